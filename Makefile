@@ -1,0 +1,47 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+DOCS_INSTALLED := $(VENV)/.docs-installed
+INSTALL := $(BIN)/python -m pip install --constraint constraints/ci.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench docs clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: $(INSTALLED) ## install everything a developer needs into .venv
+
+demo: $(INSTALLED) ## train and compare three small networks on the embedded digits
+	$(BIN)/xcnorm demo
+
+test: lint ## check style, types, floors, and run the tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+lint: $(INSTALLED) ## check style, types and floors
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(INSTALLED) ## time the layers
+	$(BIN)/python -m benchmarks.layers
+
+docs: $(DOCS_INSTALLED) ## build the documentation into site/
+	$(BIN)/zensical build --clean --strict
+
+clean: ## remove everything that can be made again
+	rm -rf $(VENV) site dist .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+# The mark is written last and taken away first: an install that was killed leaves none, and the next one
+# starts from an empty environment instead of trusting half a package.
+$(INSTALLED): pyproject.toml constraints/ci.txt
+	test -e $@ || $(PYTHON) -m venv --clear $(VENV)
+	rm -f $@
+	$(INSTALL) --editable ".[dev]"
+	touch $@
+
+$(DOCS_INSTALLED): $(INSTALLED)
+	$(INSTALL) --editable ".[docs]"
+	touch $@

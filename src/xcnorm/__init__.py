@@ -1,0 +1,70 @@
+"""Normalised cross-correlation convolutions for single domain generalization.
+
+Everything here is imported on first use, so that `import xcnorm` (and `xcnorm --help`) does not load torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from xcnorm._version import __version__
+
+if TYPE_CHECKING:
+    from xcnorm import conversion, data, functional, models, nn, ops
+    from xcnorm.conversion import conversion_report, convert
+    from xcnorm.models import create_model, list_models
+    from xcnorm.nn import (
+        RXCNormConv1d,
+        RXCNormConv2d,
+        RXCNormConv3d,
+        RXCNormLinear,
+        XCNormConv1d,
+        XCNormConv2d,
+        XCNormConv3d,
+        XCNormLinear,
+    )
+
+__all__ = [
+    "RXCNormConv1d",
+    "RXCNormConv2d",
+    "RXCNormConv3d",
+    "RXCNormLinear",
+    "XCNormConv1d",
+    "XCNormConv2d",
+    "XCNormConv3d",
+    "XCNormLinear",
+    "__version__",
+    "conversion",
+    "conversion_report",
+    "convert",
+    "create_model",
+    "data",
+    "functional",
+    "list_models",
+    "models",
+    "nn",
+    "ops",
+]
+
+_SUBMODULES = {"conversion", "data", "functional", "models", "nn", "ops"}
+_HOME = {  # every other name is a layer and lives in xcnorm.nn
+    "convert": "conversion",
+    "conversion_report": "conversion",
+    "create_model": "models",
+    "list_models": "models",
+}
+
+
+if not TYPE_CHECKING:  # a type checker that saw this would let every misspelt name pass
+
+    def __getattr__(name: str) -> object:
+        if name in _SUBMODULES:
+            return import_module(f"{__name__}.{name}")
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_HOME.get(name, 'nn')}"), name)
+        globals()[name] = value  # the next access does not come through here
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))
