@@ -1,0 +1,120 @@
+"""Which backend runs, and why.
+
+A backend is a file of this folder with a ``BACKEND`` in it; it is found by being there. The highest priority that is
+available and supports the case runs, unless ``XCNORM_BACKEND`` or the layer's ``backend`` names one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from xcnorm.errors import UserError, unknown_name
+from xcnorm.ops.backend import Backend
+from xcnorm.ops.correlation import Correlation, Similarity
+
+VARIABLE = "XCNORM_BACKEND"
+
+
+def _discover() -> tuple[Backend, ...]:
+    names = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)])]
+    modules = [importlib.import_module(f"xcnorm.ops.{name}") for name in names if name != "dispatch"]
+    found = [module.BACKEND for module in modules if hasattr(module, "BACKEND")]
+    return tuple(sorted(found, key=lambda backend: -backend.priority))
+
+
+# Found once, at import: a compiler that traces a layer must not run into an import.
+_BACKENDS = _discover()
+
+
+def backends() -> tuple[Backend, ...]:
+    """Every backend there is, the preferred one first."""
+    return _BACKENDS
+
+
+def similarity(
+    input: Tensor,
+    weight: Tensor,
+    c: Tensor | None,
+    spec: Correlation,
+    *,
+    compute_dtype: torch.dtype | None = None,
+    backend: str | None = None,
+) -> Similarity:
+    """Similarity of every patch of an input to every filter, by the backend that fits.
+
+    Args:
+        input: ``(N, C_in, *sizes)``, not padded yet; float32 or float64.
+        weight: Filters ``(C_out, C_in / groups, *kernel)``, raw; same dtype.
+        c: Scale of the robust function, a tensor of one element; None without one.
+        spec: What to compute.
+        compute_dtype: Dtype of the large products (bfloat16 or float16 under autocast); default that of ``input``.
+            Statistics always keep the dtype of ``input``.
+        backend: Name of the backend to use, whatever ``XCNORM_BACKEND`` says.
+    """
+    chosen, _ = choose(input, spec, backend)
+    return chosen.similarity(input, weight, c, spec, compute_dtype or input.dtype)
+
+
+def choose(input: Tensor, spec: Correlation, backend: str | None = None) -> tuple[Backend, str]:
+    """The backend that runs this case, and the reason in words.
+
+    Raises:
+        UserError: The backend asked for is unknown, or cannot run this case; a ValueError.
+    """
+    source, name = ("backend", backend) if backend is not None else (VARIABLE, os.environ.get(VARIABLE) or None)
+    if name is not None:
+        for candidate in backends():
+            if candidate.name == name:
+                if (why_not := refusal(candidate, input, spec)) is not None:
+                    raise UserError(f"{source}={name!r} cannot run this layer: {why_not}; unset it to fall back")
+                return candidate, f"asked for by {source}"
+        raise UserError(unknown_name(source, name, [b.name for b in backends()]))
+    passed_over: list[str] = []
+    for candidate in backends():
+        why_not = refusal(candidate, input, spec)
+        if why_not is None:
+            return candidate, "; ".join([f"highest priority of those that can: {candidate.summary}", *passed_over])
+        passed_over.append(f"not {candidate.name}: {why_not}")
+    raise UserError("no backend can run this layer: " + "; ".join(passed_over))
+
+
+def refusal(candidate: Backend, input: Tensor, spec: Correlation) -> str | None:
+    """Why a backend cannot run a case, or None."""
+    return candidate.unavailable() or candidate.unsupported(input, spec)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Which backend runs a layer, and why; ``print`` it."""
+
+    backend: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.backend} ({self.reason})"
+
+
+def explain(layer: Any, input: Tensor) -> Explanation:
+    """Say which backend would run ``layer`` on ``input``, and why, without running it.
+
+    Args:
+        layer: An XCNorm or R-XCNorm layer.
+        input: An input for it.
+
+    Example:
+        >>> import torch, xcnorm
+        >>> explain(xcnorm.XCNormConv2d(3, 8, 3), torch.zeros(1, 3, 8, 8)).backend
+        'dense'
+    """
+    if not hasattr(layer, "correlation"):
+        raise TypeError(f"layer must be an XCNorm layer, got {type(layer).__name__}")
+    chosen, reason = choose(input, layer.correlation, layer.backend)
+    return Explanation(chosen.name, reason)

@@ -1,0 +1,59 @@
+"""The obvious implementation: cut every patch out, then apply `xcnorm.functional` to it.
+
+Slow and hungry (K*K times the input is stored for the backward), exact in float64, and short enough to be
+checked by eye. Every other backend is tested against it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+import xcnorm.functional as xf
+from xcnorm.ops.backend import Backend
+from xcnorm.ops.correlation import Correlation, Similarity
+
+
+def cut_patches(input: Tensor, spec: Correlation) -> Tensor:
+    """All patches of ``(N, C, *sizes)`` as ``(N, *positions, groups, alpha)``, channel-major like a filter."""
+    patches = spec.pad(input)
+    for axis, (kernel, stride, dilation) in enumerate(
+        zip(spec.kernel, spec.stride, spec.dilation, strict=True), start=2
+    ):
+        patches = patches.unfold(axis, dilation * (kernel - 1) + 1, stride)[..., ::dilation]
+    return patches.movedim(1, len(spec.kernel) + 1).flatten(len(spec.kernel) + 1).unflatten(-1, (spec.groups, -1))
+
+
+def similarity(
+    input: Tensor, weight: Tensor, c: Tensor | None, spec: Correlation, compute_dtype: torch.dtype
+) -> Similarity:
+    """Similarity by definition; see `xcnorm.ops.similarity`. Takes no short cut for ``compute_dtype``."""
+    patches = cut_patches(input, spec)
+    if spec.channelwise:
+        patches = xf.standardise_channels(patches, input.shape[1] // spec.groups, spec.eps)
+    deviation = xf.patch_deviation(patches, spec.eps)
+    if c is not None and spec.per_patch:
+        c = c * deviation
+
+    values, norms = [], []
+    for group, filters in enumerate(weight.flatten(1).chunk(spec.groups)):
+        z = patches[..., group, :]
+        if spec.robust is None:
+            values.append(xf.ncc(z, filters, spec.eps))
+            norms.append(xf.patch_norm(z, spec.eps))
+        else:
+            assert c is not None
+            scale = c[..., group, :] if spec.per_patch else c
+            values.append(xf.robust_ncc(z, filters, scale, spec.robust, spec.eps))
+            norms.append(xf.robust_patch_norm(z, scale, spec.robust, spec.eps))
+    return Similarity(
+        torch.cat(values, -1).movedim(-1, 1), torch.cat(norms, -1).movedim(-1, 1), deviation[..., 0].movedim(-1, 1)
+    )
+
+
+BACKEND = Backend(
+    name="reference",
+    summary="unfold and the printed equations, for every case; slow",
+    priority=0,
+    similarity=similarity,
+)

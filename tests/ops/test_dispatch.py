@@ -1,0 +1,77 @@
+"""Which backend runs, how to choose another, and what is said about it."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import xcnorm
+from xcnorm import ops
+from xcnorm.ops import dispatch
+
+
+@pytest.fixture
+def layer():
+    return xcnorm.RXCNormConv2d(2, 3, 3)
+
+
+IMAGE = torch.randn(1, 2, 5, 5)
+
+
+def test_dense_is_the_default(layer):
+    explanation = ops.explain(layer, IMAGE)
+    assert explanation.backend == "dense"
+    assert "highest priority" in str(explanation)
+
+
+def test_environment_chooses(layer, monkeypatch):
+    monkeypatch.setenv("XCNORM_BACKEND", "reference")
+    assert ops.explain(layer, IMAGE).backend == "reference"
+    assert "XCNORM_BACKEND" in ops.explain(layer, IMAGE).reason
+
+
+def test_argument_beats_environment(monkeypatch):
+    monkeypatch.setenv("XCNORM_BACKEND", "reference")
+    explanation = ops.explain(xcnorm.XCNormConv2d(2, 3, 3, backend="dense"), IMAGE)
+    assert explanation.backend == "dense"
+
+
+def test_the_chosen_backend_is_the_one_that_runs(layer, monkeypatch):
+    ran = []
+
+    def spy(*arguments):
+        ran.append("dense")
+        return original.similarity(*arguments)
+
+    original = next(b for b in ops.backends() if b.name == "dense")
+    spied = dataclasses.replace(original, similarity=spy)
+    monkeypatch.setattr(dispatch, "_BACKENDS", tuple(spied if b is original else b for b in ops.backends()))
+    layer(IMAGE)
+    monkeypatch.setenv("XCNORM_BACKEND", "reference")
+    layer(IMAGE)
+    assert ran == ["dense"]
+
+
+def test_unknown_backend_is_one_clear_line(layer, monkeypatch):
+    monkeypatch.setenv("XCNORM_BACKEND", "desne")
+    with pytest.raises(ValueError, match="unknown XCNORM_BACKEND 'desne'; did you mean 'dense'"):
+        layer(IMAGE)
+
+
+def test_a_backend_that_cannot_is_passed_over_with_its_reason(layer, monkeypatch):
+    picky = dataclasses.replace(
+        ops.backends()[0], name="picky", priority=99, unsupported=lambda x, spec: "only likes 7x7 kernels"
+    )
+    broken = dataclasses.replace(picky, name="broken", priority=98, unavailable=lambda: "no such device")
+    monkeypatch.setattr(dispatch, "_BACKENDS", (picky, broken, *ops.backends()))
+    explanation = ops.explain(layer, IMAGE)
+    assert explanation.backend == "dense"
+    assert "not picky: only likes 7x7 kernels" in explanation.reason
+    assert "not broken: no such device" in explanation.reason
+    with pytest.raises(ValueError, match="backend='picky' cannot run this layer: only likes 7x7 kernels"):
+        dispatch.choose(IMAGE, layer.correlation, "picky")
+
+
+def test_explaining_something_else_is_refused():
+    with pytest.raises(TypeError, match="got Conv2d"):
+        ops.explain(torch.nn.Conv2d(2, 3, 3), IMAGE)
