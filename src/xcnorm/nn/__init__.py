@@ -1,0 +1,36 @@
+"""XCNorm and R-XCNorm layers, and the norms they end in."""
+
+from xcnorm.nn.conv import (
+    RXCNormConv1d,
+    RXCNormConv2d,
+    RXCNormConv3d,
+    XCNormConv1d,
+    XCNormConv2d,
+    XCNormConv3d,
+)
+from xcnorm.nn.layer import XCNormLayer
+from xcnorm.nn.linear import RXCNormLinear, XCNormLinear
+from xcnorm.nn.norm import NORMS, InstanceNorm, make_norm
+from xcnorm.nn.options import Options, RobustOptions, StageOptions
+from xcnorm.nn.stages import NormAttentionMask, RobustScale, Stages
+
+__all__ = [
+    "NORMS",
+    "InstanceNorm",
+    "NormAttentionMask",
+    "Options",
+    "RXCNormConv1d",
+    "RXCNormConv2d",
+    "RXCNormConv3d",
+    "RXCNormLinear",
+    "RobustOptions",
+    "RobustScale",
+    "StageOptions",
+    "Stages",
+    "XCNormConv1d",
+    "XCNormConv2d",
+    "XCNormConv3d",
+    "XCNormLayer",
+    "XCNormLinear",
+    "make_norm",
+]
