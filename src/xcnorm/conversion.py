@@ -1,0 +1,394 @@
+"""Any torch model to the same model on XCNorm layers, with a report of what was done and why."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from xcnorm.errors import unknown_name
+from xcnorm.nn import (
+    InstanceNorm,
+    RXCNormConv1d,
+    RXCNormConv2d,
+    RXCNormConv3d,
+    RXCNormLinear,
+    XCNormConv1d,
+    XCNormConv2d,
+    XCNormConv3d,
+    XCNormLayer,
+    XCNormLinear,
+)
+
+__all__ = ["Change", "ConversionReport", "conversion_report", "convert"]
+
+Skip = str | type[nn.Module] | Callable[[str, nn.Module], bool]
+
+_XCNORM: dict[type[nn.Module], tuple[type[XCNormLayer], type[XCNormLayer]]] = {
+    nn.Conv1d: (XCNormConv1d, RXCNormConv1d),
+    nn.Conv2d: (XCNormConv2d, RXCNormConv2d),
+    nn.Conv3d: (XCNormConv3d, RXCNormConv3d),
+    nn.Linear: (XCNormLinear, RXCNormLinear),
+}
+_LAYERS = ("xcnorm", "r_xcnorm")
+_DENSE = ("linear", "xcnorm")
+
+_NORMS = (_NormBase, nn.GroupNorm, InstanceNorm)
+_ACTIVATIONS = (
+    nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.RReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish,
+    nn.Hardswish, nn.Hardtanh, nn.Softplus, nn.Tanh, nn.Sigmoid,
+)  # fmt: skip
+_POOLS = (
+    nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d,
+)  # fmt: skip
+
+# In what order the children of well-known blocks run, up to the next sum. An activation that such a block runs more
+# than once, as torchvision's blocks do after their sum, is not listed: taking it out would take it out everywhere.
+_KNOWN_BLOCKS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "BasicBlock": (("conv1", "bn1", "act1"), ("conv2", "bn2")),
+    "Bottleneck": (("conv1", "bn1", "act1"), ("conv2", "bn2", "act2"), ("conv3", "bn3")),
+    "ResNet": (("conv1", "bn1", "relu"), ("conv1", "bn1", "act1")),
+    "_DenseLayer": (("conv1", "norm2", "relu2"),),
+}
+_SHORTCUTS = ("downsample", "shortcut", "projection")
+
+# With fewer values in a patch, a correlation has hardly a direction left to choose.
+_SMALLEST_PATCH = 16
+
+_REPORT = "_xcnorm_conversion"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happened to one layer of a model.
+
+    Attributes:
+        name: Its path in the model.
+        before: Class it had.
+        after: Class that is there now.
+        action: ``"converted"``, ``"removed"`` or ``"kept"``.
+        reason: Why, in words.
+    """
+
+    name: str
+    before: str
+    after: str
+    action: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ConversionReport:
+    """Every layer of a converted model with what was done and why; ``print`` it."""
+
+    changes: tuple[Change, ...]
+
+    def count(self, action: str) -> int:
+        """How many layers were ``"converted"``, ``"removed"`` or ``"kept"``."""
+        return sum(change.action == action for change in self.changes)
+
+    def __str__(self) -> str:
+        rows = [("layer", "was", "is", "action", "why")]
+        rows += [(c.name or "(model)", c.before, c.after, c.action, c.reason) for c in self.changes]
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        lines = ["  ".join([*(t.ljust(w) for t, w in zip(row, widths, strict=False)), row[4]]) for row in rows]
+        summary = ", ".join(f"{self.count(action)} {action}" for action in ("converted", "removed", "kept"))
+        return "\n".join([*lines, summary])
+
+
+def convert(
+    model: nn.Module,
+    layer: str = "r_xcnorm",
+    skip: Skip | Iterable[Skip] = (),
+    *,
+    dense: str = "linear",
+    rectify_first: str | None = None,
+    padding_mode: str = "replicate",
+    **options: Any,
+) -> nn.Module:
+    """Put XCNorm layers in place of a model's convolutions. The model is changed and returned; retrain it.
+
+    A convolution's weights become the initial filters of the layer in its place. The norm and the activation that
+    directly follow it, in a Sequential or a known block (torchvision's and timm's ResNets, DenseNets), are replaced by
+    identities: the layer brings its own. Kept as they are: the last linear layer, which is the classifier; 1x1
+    convolutions on shortcuts, so that the shortcut stays linear; convolutions whose patch has fewer than 16 values;
+    and the activation after the last converted convolution, without which the mean of a map normalised per image,
+    which a global pool takes, would be zero (a last convolution that is pooled without any activation gets
+    ``norm="none"`` instead). `conversion_report` lists every decision.
+
+    Args:
+        model: Any module tree.
+        layer: ``"xcnorm"`` or ``"r_xcnorm"``.
+        skip: Layers to leave alone: names with wildcards (``"layer4.*"``), classes, or functions of name and module;
+            one or several.
+        dense: Hidden linear layers stay ``"linear"`` or become ``"xcnorm"`` too.
+        rectify_first: ``rectify`` of the first converted layer. Left out, it is ``"abs"``, which measured best, unless
+            ``preset="paper"`` or ``rectify`` is given.
+        padding_mode: Padding of layers that padded with zeros; ``"zeros"`` leaves them.
+        **options: Options of the layers; see `xcnorm.nn.RobustOptions`.
+
+    Returns:
+        The model; or the new layer, if the model was a single convolution.
+
+    Raises:
+        ValueError: An argument or an option's value is unknown, or nothing could be converted.
+
+    Example:
+        >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 32, 3), nn.ReLU(),
+        ...                       nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+        >>> model = convert(model, layer="xcnorm")
+        >>> print(conversion_report(model))
+        layer  was          is            action     why
+        0      Conv2d       XCNormConv2d  converted  weights kept as initial filters; bias dropped; rectify='abs'
+        1      BatchNorm2d  Identity      removed    follows 0, which normalises its own channels
+        2      ReLU         Identity      removed    follows 0, which rectifies on its own
+        3      Conv2d       XCNormConv2d  converted  weights kept as initial filters; bias dropped
+        4      ReLU         ReLU          kept       last activation: the mean of a map normalised per image is zero
+        5      AdaptiveAvgPool2d  ...
+        6      Flatten ...
+        7      Linear       Linear        kept       the classifier
+        2 converted, 2 removed, 4 kept
+    """
+    if layer not in _LAYERS:
+        raise ValueError(unknown_name("layer", layer, _LAYERS))
+    if dense not in _DENSE:
+        raise ValueError(unknown_name("dense", dense, _DENSE))
+    skips = [skip] if isinstance(skip, str | type) or callable(skip) else list(skip)
+    if rectify_first is None and options.get("preset") != "paper" and "rectify" not in options:
+        rectify_first = "abs"
+
+    conversion = _Conversion(model, layer == "r_xcnorm", rectify_first, padding_mode, options)
+    for slot in conversion.candidates(dense == "xcnorm", skips):
+        conversion.replace(slot)
+    conversion.keep_last_map_alive()
+    conversion.note_the_rest()
+    if not conversion.converted:
+        raise ValueError(
+            "nothing to convert: the model has no convolution that is neither skipped nor too small; "
+            "see dense='xcnorm' for linear layers"
+        )
+    changes = conversion.changes
+    conversion.root.__dict__[_REPORT] = tuple(changes[name] for name in conversion.slots if name in changes)
+    return conversion.root
+
+
+def conversion_report(model: nn.Module) -> ConversionReport:
+    """What `convert` did to a model.
+
+    Args:
+        model: A model that `convert` returned.
+
+    Raises:
+        ValueError: The model was never converted.
+    """
+    changes = model.__dict__.get(_REPORT)
+    if changes is None:
+        raise ValueError("this model was not converted; call xcnorm.convert(model) first")
+    return ConversionReport(changes)
+
+
+class _Slot(NamedTuple):
+    """A place in the tree: where a module hangs, and what hangs there."""
+
+    name: str
+    parent: nn.Module | None
+    attribute: str
+    module: nn.Module
+
+
+class _Conversion:
+    """One conversion under way."""
+
+    def __init__(
+        self, model: nn.Module, robust: bool, rectify_first: str | None, padding_mode: str, options: dict[str, Any]
+    ) -> None:
+        self.root = model
+        self.robust = robust
+        self.rectify_first = rectify_first
+        self.padding_mode = padding_mode
+        self.options = options
+        self.changes: dict[str, Change] = {}
+        self.converted: dict[int, XCNormLayer] = {}
+        self.last: _Slot | None = None
+        self.slots = {slot.name: slot for slot in _slots(model)}
+        self.next = _successors(self.slots)
+        linear = [slot.module for slot in self.slots.values() if type(slot.module) is nn.Linear]
+        self.classifier = linear[-1] if linear else None
+
+    def candidates(self, dense: bool, skips: list[Skip]) -> Iterator[_Slot]:
+        """Slots to convert; the others with weights are noted as kept, with the reason."""
+        for slot in list(self.slots.values()):
+            if (reason := self._reason_to_keep(slot, dense, skips)) is not None:
+                self._note(slot, slot.module, "kept", reason)
+            elif type(slot.module) in _XCNORM:
+                yield slot
+
+    def _reason_to_keep(self, slot: _Slot, dense: bool, skips: list[Skip]) -> str | None:
+        module = slot.module
+        if isinstance(module, XCNormLayer):
+            return "already an XCNorm layer"
+        if type(module) not in _XCNORM:
+            if isinstance(module, nn.modules.conv._ConvNd | nn.Linear):
+                return f"{type(module).__name__} has no XCNorm form"
+            return None
+        if any(_matches(skip, slot) for skip in skips):
+            return "skipped by request"
+        if module is self.classifier:
+            return "the classifier"
+        if isinstance(module, nn.Linear):
+            return None if dense else "linear layers were not asked for (dense='linear')"
+        assert isinstance(module, nn.modules.conv._ConvNd)
+        if any(part in _SHORTCUTS for part in slot.name.split(".")) and all(k == 1 for k in module.kernel_size):
+            return "a shortcut, which stays linear"
+        if (alpha := module.weight[0].numel()) < _SMALLEST_PATCH:
+            return f"a patch has only {alpha} values, fewer than {_SMALLEST_PATCH}"
+        return None
+
+    def replace(self, slot: _Slot) -> None:
+        """Put the XCNorm layer in place, and take out the norm and activation that directly follow."""
+        # A module that hangs in several places is converted once and shared again.
+        if id(slot.module) not in self.converted:
+            self.converted[id(slot.module)] = self._make(slot.module, first=not self.converted, options=self.options)
+        layer = self.converted[id(slot.module)]
+        self._put(slot, layer)
+        self._note(slot, layer, "converted", "; ".join(self._remarks(slot.module, layer)))
+        if not isinstance(slot.module, nn.Linear):
+            self.last = slot
+
+        follower = self.next.get(slot.name)
+        if follower is not None and isinstance(follower.module, _NORMS):
+            self._remove(follower, f"follows {slot.name}, which normalises its own channels")
+            follower = self.next.get(follower.name)
+        if follower is not None and isinstance(follower.module, _ACTIVATIONS):
+            self._remove(follower, f"follows {slot.name}, which rectifies on its own")
+
+    def keep_last_map_alive(self) -> None:
+        """Give the last converted convolution its activation back, or do without its norm if it had none."""
+        if self.last is None:
+            return
+        follower = self.next.get(self.last.name)
+        if follower is not None and isinstance(follower.module, _NORMS):
+            follower = self.next.get(follower.name)
+        if follower is None:
+            return
+        if isinstance(follower.module, _ACTIVATIONS):
+            self._put(follower, follower.module)
+            reason = "last activation: the mean of a map normalised per image is zero"
+            self._note(follower, follower.module, "kept", reason)
+        elif isinstance(follower.module, _POOLS):
+            module = self.last.module
+            layer = self._make(module, first=len(self.converted) == 1, options={**self.options, "norm": "none"})
+            self.converted[id(module)] = layer
+            self._put(self.last, layer)
+            remarks = [*self._remarks(module, layer), "norm='none', as it is pooled without an activation"]
+            self._note(self.last, layer, "converted", "; ".join(remarks))
+
+    def note_the_rest(self) -> None:
+        """Say of every other layer why it is as it was."""
+        for slot in self.slots.values():
+            if slot.name in self.changes or next(slot.module.children(), None) is not None:
+                continue
+            if isinstance(slot.module, (*_NORMS, *_ACTIVATIONS)):
+                self._note(slot, slot.module, "kept", "not known to follow a converted layer directly")
+            else:
+                self._note(slot, slot.module, "kept", "nothing to convert")
+
+    def _make(self, module: nn.Module, *, first: bool, options: dict[str, Any]) -> XCNormLayer:
+        assert isinstance(module, nn.modules.conv._ConvNd | nn.Linear)
+        options = dict(options)
+        if first and self.rectify_first is not None:
+            options["rectify"] = self.rectify_first
+        if not first:
+            options.pop("channelwise", None)  # an option of the layer that sees the colours
+        where: dict[str, Any] = {"device": module.weight.device, "dtype": module.weight.dtype}
+        cls: Any = _XCNORM[type(module)][self.robust]
+        layer: XCNormLayer
+        if isinstance(module, nn.Linear):
+            if options.get("norm") == "instance":
+                options["norm"] = "batch"  # one value per channel and sample has no instance statistics
+            layer = cls(module.in_features, module.out_features, **where, **options)
+        else:
+            mode = self.padding_mode if _pads_with_zeros(module) else module.padding_mode
+            layer = cls(
+                module.in_channels, module.out_channels, module.kernel_size, module.stride, module.padding,
+                module.dilation, module.groups, padding_mode=mode, **where, **options,
+            )  # fmt: skip
+        with torch.no_grad():
+            layer.weight.copy_(module.weight)
+        layer.weight.requires_grad_(module.weight.requires_grad)
+        return layer.train(module.training)
+
+    def _remarks(self, module: nn.Module, layer: XCNormLayer) -> Iterator[str]:
+        yield "weights kept as initial filters"
+        if getattr(module, "bias", None) is not None:
+            yield "bias dropped"
+        if isinstance(module, nn.modules.conv._ConvNd) and layer.correlation.padding_mode != module.padding_mode:
+            yield f"padding_mode={layer.correlation.padding_mode!r}"
+        if self.rectify_first is not None and layer is next(iter(self.converted.values())):
+            yield f"rectify={self.rectify_first!r}"
+
+    def _remove(self, slot: _Slot, reason: str) -> None:
+        identity = nn.Identity()
+        self._put(slot, identity)
+        self._note(slot, identity, "removed", reason)
+
+    def _put(self, slot: _Slot, module: nn.Module) -> None:
+        if slot.parent is None:
+            self.root = module
+        else:
+            setattr(slot.parent, slot.attribute, module)
+
+    def _note(self, slot: _Slot, now: nn.Module, action: str, reason: str) -> None:
+        before, after = type(slot.module).__name__, type(now).__name__
+        self.changes[slot.name] = Change(slot.name, before, after, action, reason)
+
+
+def _slots(model: nn.Module) -> Iterator[_Slot]:
+    """Every place of the tree in order of registration, shared modules as often as they hang somewhere."""
+    modules = dict(model.named_modules(remove_duplicate=False))
+    for name, module in modules.items():
+        parent, _, attribute = name.rpartition(".")
+        yield _Slot(name, modules[parent] if name else None, attribute, module)
+
+
+def _successors(slots: dict[str, _Slot]) -> dict[str, _Slot]:
+    """Which slot runs directly after which, as far as Sequentials and known blocks tell."""
+    following: dict[str, _Slot] = {}
+    for slot in slots.values():
+        if isinstance(slot.module, nn.Sequential) and not isinstance(slot.parent, nn.Sequential):
+            runs = [list(_run(slot, slots))]
+        else:
+            chains = _KNOWN_BLOCKS.get(type(slot.module).__name__, ())
+            paths = [[f"{slot.name}.{child}".lstrip(".") for child in chain] for chain in chains]
+            runs = [[slots[path] for path in chain if path in slots] for chain in paths]
+        for run in runs:
+            following.update({before.name: after for before, after in itertools.pairwise(run)})
+    return following
+
+
+def _run(sequential: _Slot, slots: dict[str, _Slot]) -> Iterator[_Slot]:
+    """What a Sequential runs, one after the other; Sequentials inside it are opened up, identities passed over."""
+    for attribute in sequential.module._modules:
+        slot = slots[f"{sequential.name}.{attribute}".lstrip(".")]
+        if isinstance(slot.module, nn.Sequential):
+            yield from _run(slot, slots)
+        elif not isinstance(slot.module, nn.Identity):
+            yield slot
+
+
+def _matches(skip: Skip, slot: _Slot) -> bool:
+    if isinstance(skip, str):
+        return fnmatchcase(slot.name, skip)
+    if isinstance(skip, type):
+        return isinstance(slot.module, skip)
+    return skip(slot.name, slot.module)
+
+
+def _pads_with_zeros(module: nn.modules.conv._ConvNd) -> bool:
+    return module.padding_mode == "zeros" and any(module._reversed_padding_repeated_twice)
