@@ -10,7 +10,7 @@ from xcnorm.cli import _output
 
 def command(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("xcnorm-demo"),
-    iterations: Annotated[int, typer.Option(min=1, help="Training steps of each network.")] = 300,
+    iterations: Annotated[int, typer.Option(min=1, help="Training steps of each network.")] = 120,
     seed: Annotated[int, typer.Option(min=0, help="Seed of data and training.")] = 0,
     json: _output.Json = False,
 ) -> None:
