@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from xcnorm import ops
 from xcnorm.nn.options import Options, resolve
 from xcnorm.nn.stages import RobustScale, Stages
+from xcnorm.ops.precision import autocast_dtype, full_precision
 
 
 class XCNormLayer(nn.Module):
@@ -76,7 +76,7 @@ class XCNormLayer(nn.Module):
     def _check_input(self, input: Tensor, channels: int) -> None:
         if not input.is_floating_point():
             raise TypeError(f"input must be a floating-point tensor, got {input.dtype}; convert it with input.float()")
-        if input.dtype != self.weight.dtype and _autocast_dtype(input.device.type) is None:
+        if input.dtype != self.weight.dtype and autocast_dtype(input.device) is None:
             raise TypeError(
                 f"input is {input.dtype} but the layer is {self.weight.dtype}; convert one of them with .to(dtype)"
             )
@@ -87,16 +87,12 @@ class XCNormLayer(nn.Module):
 
     def _respond(self, input: Tensor) -> Tensor:
         """From a batch ``(N, C_in, *sizes)`` to the layer's output ``(N, C_out, *positions)``."""
-        device = input.device.type
         # Statistics are taken in float32 or better whatever autocast says; only the large products follow it.
         dtype = torch.float64 if input.dtype == torch.float64 else torch.float32
         compute_dtype = input.dtype
-        full_precision: AbstractContextManager[object] = nullcontext()
-        if (autocast := _autocast_dtype(device)) is not None:
-            full_precision = torch.autocast(device, enabled=False)
-            if input.dtype != torch.float64:
-                compute_dtype = autocast
-        with full_precision:
+        if (autocast := autocast_dtype(input.device)) is not None and input.dtype != torch.float64:
+            compute_dtype = autocast
+        with full_precision(input.device):
             input = input.to(dtype)
             c = None if self.scale is None else self.scale(input)
             similarity = ops.similarity(
@@ -117,10 +113,3 @@ class XCNormLayer(nn.Module):
         default = resolve({}, robust=self.robust, dense=self.dense)
         changed = [f"{name}={value!r}" for name, value in vars(self.options).items() if value != getattr(default, name)]
         return ", ".join([super().extra_repr(), *changed])
-
-
-def _autocast_dtype(device: str) -> torch.dtype | None:
-    """The dtype autocast asks for on a kind of device; None where it is off or unknown (the meta device)."""
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
-        return torch.get_autocast_dtype(device)
-    return None

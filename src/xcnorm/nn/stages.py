@@ -187,11 +187,11 @@ class RobustScale(nn.Module):
             return F.softplus(self.raw_c).to(input.dtype) + self.minimum
         return input.new_full((), self.options.c_init)
 
-    @torch.no_grad()
     def update(self, deviation: Tensor) -> None:
         """Move the average towards a batch's mean patch deviation, in training mode only."""
         if self.training and self.options.scale == "ema":
-            self.running_c.lerp_(deviation.mean().to(self.running_c.dtype), self.options.momentum)
+            # Detached, not under no_grad: such a region costs torch.export a split of the whole graph per layer.
+            self.running_c.lerp_(deviation.detach().mean().to(self.running_c.dtype), self.options.momentum)
 
     def extra_repr(self) -> str:
         """Arguments for ``repr``."""

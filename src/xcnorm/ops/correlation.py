@@ -45,6 +45,8 @@ class Correlation:
         """``(N, C, *sizes)`` with its padding."""
         if not any(self.padding):
             return input
+        if self.padding_mode == "replicate" and torch.compiler.is_dynamo_compiling():
+            return _replicate(input, self.padding)
         return F.pad(input, self.padding, mode="constant" if self.padding_mode == "zeros" else self.padding_mode)
 
     def positions(self, padded: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
@@ -53,6 +55,14 @@ class Correlation:
             (size - dilation * (kernel - 1) - 1) // stride + 1
             for size, kernel, stride, dilation in zip(padded, self.kernel, self.stride, self.dilation, strict=True)
         )
+
+
+def _replicate(input: Tensor, padding: tuple[int, ...]) -> Tensor:
+    """Padding by replication from slices: inductor expects wrong strides of the backward of torch's own operator."""
+    for axis, (before, after) in enumerate(zip(padding[::2], padding[1::2], strict=True), start=1):
+        first, last = input.narrow(-axis, 0, 1), input.narrow(-axis, input.shape[-axis] - 1, 1)
+        input = torch.cat([*[first] * before, input, *[last] * after], -axis)
+    return input
 
 
 class Similarity(NamedTuple):

@@ -23,7 +23,8 @@ import xcnorm.functional as xf
 from xcnorm.functional.correlation import robust_floor
 from xcnorm.ops.backend import Backend
 from xcnorm.ops.correlation import Correlation, Similarity
-from xcnorm.ops.product import full_precision, in_range, product
+from xcnorm.ops.precision import full_precision, in_range
+from xcnorm.ops.product import product
 
 
 def similarity(

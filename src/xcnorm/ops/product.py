@@ -7,7 +7,6 @@ that is given back afterwards. Other dtypes need none of this and take torch's o
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from xcnorm.ops.correlation import Correlation
+from xcnorm.ops.precision import full_precision, in_range
 
 _HALF_LIMIT = 2.0**14
 
@@ -30,21 +30,6 @@ def product(values: Tensor, weight: Tensor, spec: Correlation, compute_dtype: to
     unit = (peak / _HALF_LIMIT).clamp_min(1)
     total: Tensor = _HalfProduct.apply(values / unit, weight, spec)  # type: ignore[no-untyped-call]
     return total * unit
-
-
-def in_range(values: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | float]:
-    """Values in ``dtype``, and the factor that was taken out of them so that float16 can hold them."""
-    if dtype != torch.float16:
-        return values.to(dtype), 1.0
-    unit = values.detach().abs().amax().clamp_min(torch.finfo(torch.float32).tiny)
-    return (values / unit).to(dtype), unit
-
-
-def full_precision(device: torch.device) -> AbstractContextManager[object]:
-    """Autocast off, for code that chooses its own dtypes: a backward may be called inside autocast as well."""
-    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
-        return torch.autocast(device.type, enabled=False)
-    return nullcontext()
 
 
 def _multiply(values: Tensor, weight: Tensor, spec: Correlation) -> Tensor:
