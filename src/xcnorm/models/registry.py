@@ -1,0 +1,124 @@
+"""Networks by name. A network is found by being there: any file of this folder may register some."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from xcnorm.errors import unknown_name
+from xcnorm.models.wiring import Network, Wiring
+
+Build = Callable[[Wiring, int, int], Network]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    build: Build
+    norm: str
+    hidden_dense: bool
+
+
+_REGISTERED: dict[str, _Entry] = {}
+
+
+def register_model(name: str, *, norm: str = "batch", hidden_dense: bool = False) -> Callable[[Build], Build]:
+    """Make a function known as the builder of the network ``name``.
+
+    Args:
+        name: What `create_model` calls the network.
+        norm: The norm of its published, convolutional form.
+        hidden_dense: Whether it has dense layers besides its classifier.
+
+    Returns:
+        A decorator for a function that takes a `Wiring`, the number of classes and of input channels.
+    """
+
+    def register(build: Build) -> Build:
+        if name in _REGISTERED:
+            raise ValueError(f"model {name!r} is registered already; choose another name")
+        _REGISTERED[name] = _Entry(build, norm, hidden_dense)
+        return build
+
+    return register
+
+
+def list_models() -> list[str]:
+    """Names of all networks, sorted.
+
+    Example:
+        >>> list_models()
+        ['allconv', 'densenet121', 'digits_cnn', 'resnet18', 'resnet50', 'wrn16_4', 'wrn40_2']
+    """
+    return sorted(_entries())
+
+
+def create_model(
+    name: str,
+    layer: str = "conv",
+    norm: str | None = None,
+    num_classes: int = 10,
+    *,
+    in_channels: int = 3,
+    rectify_first: str | None = None,
+    dense: str | None = None,
+    **layer_options: Any,
+) -> Network:
+    """Make a network, plain or on XCNorm layers.
+
+    Args:
+        name: One of `list_models`.
+        layer: ``"conv"``, the network as published; ``"xcnorm"`` or ``"r_xcnorm"``, the same network with these
+            layers in place of its convolutions, their norms and their activations.
+        norm: ``"batch"``, ``"instance"``, ``"group"``, ``"layer"`` or ``"none"``, for every norm of the network,
+            inside and outside of the layers. None is the network's own for ``"conv"``, and for the XCNorm forms
+            what their preset says: ``"instance"``, with ``preset="paper"`` ``"batch"``. Dense XCNorm layers have
+            no instance statistics and take ``"batch"`` instead.
+        num_classes: Number of classes.
+        in_channels: Channels of the images.
+        rectify_first: ``"relu"``, ``"abs"`` or ``"none"``: what rectifies the first layer. None is the network's
+            own activation for ``"conv"``. For the XCNorm forms it is ``"abs"``, which measured best, unless
+            ``preset="paper"`` or an explicit ``rectify`` says otherwise.
+        dense: Hidden dense layers, where the network has any (``digits_cnn``): ``"linear"`` with a ReLU, or
+            ``"xcnorm"``, possible with ``layer="conv"`` too. None is ``"linear"``, except for the XCNorm forms
+            with ``preset="paper"``.
+        **layer_options: Options of the XCNorm layers; see `xcnorm.nn.RobustOptions`. ``channelwise`` goes to the
+            first layer only.
+
+    Raises:
+        ValueError: A name or value is unknown, or the network has no hidden dense layers to replace.
+        TypeError: An option is unknown, or there is no XCNorm layer that could take it.
+
+    Example:
+        >>> import torch
+        >>> network = create_model("wrn16_4", "xcnorm", num_classes=7, mask=True)
+        >>> network(torch.rand(2, 3, 32, 32)).shape
+        torch.Size([2, 7])
+        >>> network.features(torch.rand(2, 3, 32, 32)).shape
+        torch.Size([2, 256])
+    """
+    entries = _entries()
+    if name not in entries:
+        raise ValueError(unknown_name("model", name, entries))
+    entry = entries[name]
+    for argument, value in (("num_classes", num_classes), ("in_channels", in_channels)):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{argument} must be an integer, got {value!r}")
+        if value < 1:
+            raise ValueError(f"{argument} must be at least 1, got {value!r}")
+    wiring = Wiring(layer, norm, own_norm=entry.norm, rectify_first=rectify_first, dense=dense, **layer_options)
+    if dense == "xcnorm" and not entry.hidden_dense:
+        raise ValueError(
+            f"dense='xcnorm' has nothing to replace in {name!r}: its only dense layer is the classifier, which is "
+            "always linear; leave dense out"
+        )
+    return entry.build(wiring, num_classes, in_channels)
+
+
+def _entries() -> dict[str, _Entry]:
+    package = importlib.import_module("xcnorm.models")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"xcnorm.models.{module.name}")
+    return _REGISTERED
