@@ -264,6 +264,21 @@ def test_instance_norm_passes_a_single_position_through():
     torch.testing.assert_close(xnn.InstanceNorm(4)(wide), torch.nn.InstanceNorm2d(4)(wide))
 
 
+@pytest.mark.parametrize("precision", [None, torch.float16], ids=["float32", "fp16"])
+def test_compiled_inference_equals_eager(precision):
+    """Without anybody wanting a gradient: under no_grad, and with frozen parameters."""
+    layer = xnn.RXCNormConv2d(4, 6, 3, padding=1).eval()
+    plain = xnn.XCNormConv2d(4, 6, 3, padding=1).eval()
+    model = torch.nn.Sequential(layer, torch.nn.Conv2d(6, 4, 1), plain).requires_grad_(False)
+    x = input_for(layer)
+    with torch.autocast("cpu", precision or torch.bfloat16, enabled=precision is not None):
+        for context in (torch.no_grad(), torch.enable_grad()):
+            torch._dynamo.reset()
+            with context:
+                compiled = torch.compile(model, fullgraph=True, backend="aot_eager")(x)
+                torch.testing.assert_close(compiled, model(x), rtol=1e-2, atol=1e-2)
+
+
 @pytest.mark.parametrize("kind", xnn.NORMS)
 def test_compiled_layer_equals_eager(kind):
     layer = xnn.RXCNormConv2d(4, 6, 3, padding=1, scale="ema", norm=kind)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 import xcnorm.functional as xf
 from xcnorm.functional.correlation import robust_floor
+from xcnorm.ops.autograd import apply
 from xcnorm.ops.backend import Backend
 from xcnorm.ops.correlation import Correlation, Similarity
 from xcnorm.ops.precision import full_precision, in_range
@@ -98,7 +99,8 @@ def _by_offsets(
     offsets = list(itertools.product(*map(range, spec.kernel)))
     filters = weight.unflatten(0, (spec.groups, -1)).flatten(3)
     for block in _blocks(len(offsets), grouped.shape[2], weight.shape[0] // spec.groups):
-        part = _OffsetBlock.apply(  # type: ignore[no-untyped-call]
+        part = apply(
+            _OffsetBlock,
             filters[..., block].flatten(2),
             mean,
             rate,

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from xcnorm.ops.autograd import apply
 from xcnorm.ops.correlation import Correlation
 from xcnorm.ops.precision import full_precision, in_range
 
@@ -28,7 +29,7 @@ def product(values: Tensor, weight: Tensor, spec: Correlation, compute_dtype: to
         return _multiply(values.to(compute_dtype), weight.to(compute_dtype), spec).to(values.dtype)
     peak = values.detach().abs().amax(list(range(1, values.ndim)), keepdim=True)
     unit = (peak / _HALF_LIMIT).clamp_min(1)
-    total: Tensor = _HalfProduct.apply(values / unit, weight, spec)  # type: ignore[no-untyped-call]
+    total: Tensor = apply(_HalfProduct, values / unit, weight, spec)
     return total * unit
 
 
