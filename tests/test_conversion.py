@@ -174,12 +174,22 @@ def test_channelwise_is_for_the_first_layer():
     assert [model[i].options.channelwise for i in (0, 4, 6)] == [True, False, False]
 
 
-def test_a_last_convolution_without_activation_is_not_normalised_to_death():
+def test_what_is_averaged_without_activation_is_not_normalised_to_death():
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
     model = xcnorm.convert(model)
     assert model[0].options.norm == "none"
-    assert "pooled without an activation" in changes(model)["0"].reason
+    assert "averaged without an activation" in changes(model)["0"].reason
     assert_alive(model)
+
+
+@pytest.mark.parametrize("activation", [[nn.ReLU()], []], ids=["relu", "nothing"])
+def test_an_average_pool_in_the_middle_does_not_kill_either(activation):
+    """A pool as large as the map: in float64, where a zero cannot hide behind amplified rounding."""
+    body = nn.Sequential(nn.Conv2d(3, 8, 3), *activation, nn.AvgPool2d(30))
+    model = nn.Sequential(body, nn.Conv2d(8, 16, 3, padding=1), nn.Flatten(), nn.Linear(16, 5))
+    model = xcnorm.convert(model).double()
+    assert isinstance(model[0][1], nn.ReLU if activation else nn.AvgPool2d)
+    assert model[0](torch.randn(4, 3, 32, 32, dtype=torch.float64)).std(0).max() > 1e-4
 
 
 def test_small_patches_and_depthwise_convolutions_stay():

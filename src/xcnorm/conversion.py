@@ -118,9 +118,9 @@ def convert(
     directly follow it, in a Sequential or a known block (torchvision's and timm's ResNets, DenseNets), are replaced by
     identities: the layer brings its own. Kept as they are: the last linear layer, which is the classifier; 1x1
     convolutions on shortcuts, so that the shortcut stays linear; convolutions whose patch has fewer than 16 values;
-    and the activation after the last converted convolution, without which the mean of a map normalised per image,
-    which a global pool takes, would be zero (a last convolution that is pooled without any activation gets
-    ``norm="none"`` instead). `conversion_report` lists every decision.
+    and the activation before an average pool and after the last converted convolution, because the mean of a map
+    normalised per image is zero (a convolution that is averaged without any activation gets ``norm="none"`` instead).
+    `conversion_report` lists every decision.
 
     Args:
         model: Any module tree.
@@ -149,7 +149,7 @@ def convert(
         1      BatchNorm2d  Identity      removed    follows 0, which normalises its own channels
         2      ReLU         Identity      removed    follows 0, which rectifies on its own
         3      Conv2d       XCNormConv2d  converted  weights kept as initial filters; bias dropped
-        4      ReLU         ReLU          kept       last activation: the mean of a map normalised per image is zero
+        4      ReLU         ReLU          kept       the mean of a map normalised per image is zero
         5      AdaptiveAvgPool2d  ...
         6      Flatten ...
         7      Linear       Linear        kept       the classifier
@@ -166,7 +166,7 @@ def convert(
     conversion = _Conversion(model, layer == "r_xcnorm", rectify_first, padding_mode, options)
     for slot in conversion.candidates(dense == "xcnorm", skips):
         conversion.replace(slot)
-    conversion.keep_last_map_alive()
+    conversion.restore_last_activation()
     conversion.note_the_rest()
     if not conversion.converted:
         raise ValueError(
@@ -215,7 +215,7 @@ class _Conversion:
         self.options = options
         self.changes: dict[str, Change] = {}
         self.converted: dict[int, XCNormLayer] = {}
-        self.last: _Slot | None = None
+        self.last_activation: _Slot | None = None
         self.slots = {slot.name: slot for slot in _slots(model)}
         self.next = _successors(self.slots)
         linear = [slot.module for slot in self.slots.values() if type(slot.module) is nn.Linear]
@@ -252,42 +252,35 @@ class _Conversion:
 
     def replace(self, slot: _Slot) -> None:
         """Put the XCNorm layer in place, and take out the norm and activation that directly follow."""
+        norm = self._follower(slot, _NORMS)
+        activation = self._follower(norm or slot, _ACTIVATIONS)
+        pool = self._follower(activation or norm or slot, _POOLS)
         # A module that hangs in several places is converted once and shared again.
         if id(slot.module) not in self.converted:
-            self.converted[id(slot.module)] = self._make(slot.module, first=not self.converted, options=self.options)
+            # The mean of a map normalised per image is zero, so what is averaged is rectified or not normalised.
+            bare = pool is not None and activation is None
+            self.converted[id(slot.module)] = self._make(slot.module, {"norm": "none"} if bare else {})
         layer = self.converted[id(slot.module)]
         self._put(slot, layer)
         self._note(slot, layer, "converted", "; ".join(self._remarks(slot.module, layer)))
+        if norm is not None:
+            self._remove(norm, f"follows {slot.name}, which normalises its own channels")
+        if activation is not None and pool is not None:
+            self._note(activation, activation.module, "kept", "the mean of a map normalised per image is zero")
+        elif activation is not None:
+            self._remove(activation, f"follows {slot.name}, which rectifies on its own")
         if not isinstance(slot.module, nn.Linear):
-            self.last = slot
+            self.last_activation = activation
 
+    def _follower(self, slot: _Slot, kinds: tuple[type[nn.Module], ...]) -> _Slot | None:
         follower = self.next.get(slot.name)
-        if follower is not None and isinstance(follower.module, _NORMS):
-            self._remove(follower, f"follows {slot.name}, which normalises its own channels")
-            follower = self.next.get(follower.name)
-        if follower is not None and isinstance(follower.module, _ACTIVATIONS):
-            self._remove(follower, f"follows {slot.name}, which rectifies on its own")
+        return follower if follower is not None and isinstance(follower.module, kinds) else None
 
-    def keep_last_map_alive(self) -> None:
-        """Give the last converted convolution its activation back, or do without its norm if it had none."""
-        if self.last is None:
-            return
-        follower = self.next.get(self.last.name)
-        if follower is not None and isinstance(follower.module, _NORMS):
-            follower = self.next.get(follower.name)
-        if follower is None:
-            return
-        if isinstance(follower.module, _ACTIVATIONS):
-            self._put(follower, follower.module)
-            reason = "last activation: the mean of a map normalised per image is zero"
-            self._note(follower, follower.module, "kept", reason)
-        elif isinstance(follower.module, _POOLS):
-            module = self.last.module
-            layer = self._make(module, first=len(self.converted) == 1, options={**self.options, "norm": "none"})
-            self.converted[id(module)] = layer
-            self._put(self.last, layer)
-            remarks = [*self._remarks(module, layer), "norm='none', as it is pooled without an activation"]
-            self._note(self.last, layer, "converted", "; ".join(remarks))
+    def restore_last_activation(self) -> None:
+        """Give the last converted convolution its activation back: a global pool is likely to come."""
+        if (slot := self.last_activation) is not None:
+            self._put(slot, slot.module)
+            self._note(slot, slot.module, "kept", "the mean of a map normalised per image is zero")
 
     def note_the_rest(self) -> None:
         """Say of every other layer why it is as it was."""
@@ -299,12 +292,12 @@ class _Conversion:
             else:
                 self._note(slot, slot.module, "kept", "nothing to convert")
 
-    def _make(self, module: nn.Module, *, first: bool, options: dict[str, Any]) -> XCNormLayer:
+    def _make(self, module: nn.Module, overrides: dict[str, Any]) -> XCNormLayer:
         assert isinstance(module, nn.modules.conv._ConvNd | nn.Linear)
-        options = dict(options)
-        if first and self.rectify_first is not None:
+        options = {**self.options, **overrides}
+        if not self.converted and self.rectify_first is not None:
             options["rectify"] = self.rectify_first
-        if not first:
+        if self.converted:
             options.pop("channelwise", None)  # an option of the layer that sees the colours
         where: dict[str, Any] = {"device": module.weight.device, "dtype": module.weight.dtype}
         cls: Any = _XCNORM[type(module)][self.robust]
@@ -332,6 +325,8 @@ class _Conversion:
             yield f"padding_mode={layer.correlation.padding_mode!r}"
         if self.rectify_first is not None and layer is next(iter(self.converted.values())):
             yield f"rectify={self.rectify_first!r}"
+        if layer.options.norm == "none" != self.options.get("norm"):
+            yield "norm='none', as it is averaged without an activation"
 
     def _remove(self, slot: _Slot, reason: str) -> None:
         identity = nn.Identity()

@@ -41,10 +41,12 @@ def test_alive(name, layer, norm):
             # The smallest that was measured is 9e-6.
             assert parameter.grad.norm() > 1e-7 * parameter.norm(), parameter_name
 
-    network.eval()
+    large = torch.rand(2, 3, 64, 64, dtype=torch.float64)
     with torch.no_grad():
+        assert_logits_tell_images_apart(network(large))
+        network.eval()
         assert_logits_tell_images_apart(network(images))
-        assert_logits_tell_images_apart(network(torch.rand(2, 3, 64, 64, dtype=torch.float64)))
+        assert_logits_tell_images_apart(network(large))
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -9,8 +9,8 @@ import copy
 import pytest
 import torch
 
-from tests.models.networks import LAYERS, XCNORM_FORMS
-from xcnorm.models import AllConv, DenseNet, DigitsCNN, ResNet, WideResNet, Wiring
+from tests.models.networks import LAYERS, NETWORKS, XCNORM_FORMS
+from xcnorm.models import AllConv, DenseNet, DigitsCNN, ResNet, WideResNet, Wiring, create_model
 
 pytestmark = pytest.mark.compile
 
@@ -43,9 +43,7 @@ def assert_compiled_equals_eager(module, input, **how):
     for (name, parameter), same in zip(module.named_parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(same.grad, parameter.grad, rtol=1e-5, atol=1e-9, msg=name)
     for (name, buffer), same in zip(module.named_buffers(), twin.buffers(), strict=True):
-        # torch's compiler loses updates of float64 buffers without axes; there is a test in float32 below.
-        if not name.endswith("running_c"):
-            torch.testing.assert_close(same, buffer, msg=name)
+        torch.testing.assert_close(same, buffer, msg=name)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -58,20 +56,6 @@ def test_training_step_compiles_as_one_graph(network, layer):
 def test_training_step_of_the_printed_form_compiles_as_one_graph(layer):
     network = SHALLOW["digits_cnn"](layer, preset="paper")
     assert_compiled_equals_eager(network, images(2), backend="aot_eager")
-
-
-@torch.no_grad()
-def test_the_moving_scale_moves_when_compiled():
-    torch._dynamo.reset()
-    network = SHALLOW["digits_cnn"]("r_xcnorm", preset="paper")
-    twin = copy.deepcopy(network)
-    input = images(2, dtype=torch.float32)
-    network(input)
-    torch.compile(twin, fullgraph=True, backend="aot_eager")(input)
-    scales = [value for name, value in network.named_buffers() if name.endswith("running_c")]
-    assert len(scales) == 4
-    assert all(value < 10 for value in scales)
-    torch.testing.assert_close([value for name, value in twin.named_buffers() if name.endswith("running_c")], scales)
 
 
 @pytest.mark.timeout(600)
@@ -98,3 +82,23 @@ def test_network_exports_with_a_free_batch_size(network, layer):
         for count in (1, 5):
             input = images(count)
             torch.testing.assert_close(program.module()(input), module(input), rtol=1e-6, atol=1e-6)
+
+
+# At full depth nothing is compared: small images make the deep networks amplify rounding (see the head of this file).
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_network_of_full_depth_compiles_as_one_graph(name, layer):
+    torch._dynamo.reset()
+    network = create_model(name, layer).eval()
+    compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
+    assert compiled(images(2, dtype=torch.float32)).isfinite().all()
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_network_of_full_depth_exports(name, layer):
+    program = torch.export.export(create_model(name, layer).eval(), (images(2, dtype=torch.float32),))
+    assert program.module()(images(2, dtype=torch.float32)).shape == (2, 10)

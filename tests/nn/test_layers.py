@@ -76,6 +76,12 @@ def test_unbatched_input(make):
     torch.testing.assert_close(layer(x[2]), layer(x)[2])
 
 
+def test_empty_batch_in_eval_mode(make):
+    layer = make().eval()
+    output = layer(input_for(layer, images=0))
+    assert output.shape == (0, *layer(input_for(layer, images=1)).shape[1:])
+
+
 def test_linear_takes_any_leading_axes():
     layer = xnn.XCNormLinear(12, 6)
     x = torch.randn(3, 4, 5, 12)

@@ -58,6 +58,4 @@ def optdigits() -> LabelledImages:
 
 
 def _labelled(pixels: np.ndarray, labels: np.ndarray) -> LabelledImages:
-    return LabelledImages(
-        torch.from_numpy(pixels.round().astype(np.uint8)), torch.from_numpy(labels.astype(np.int64))
-    )
+    return LabelledImages(torch.from_numpy(pixels.round().astype(np.uint8)), torch.from_numpy(labels.astype(np.int64)))

@@ -67,7 +67,7 @@ class XCNormLayer(nn.Module):
     @property
     def running_c(self) -> Tensor | None:
         """The moving average c, with ``scale="ema"``; None otherwise."""
-        return self.scale.running_c if self.scale is not None and self.options.scale == "ema" else None
+        return self.scale.running_c[0] if self.scale is not None and self.options.scale == "ema" else None
 
     def reset_parameters(self) -> None:
         """Initialise the filters; stages and scale reset themselves. Only the filters' direction matters."""

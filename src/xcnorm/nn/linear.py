@@ -67,7 +67,7 @@ class XCNormLinear(XCNormLayer, nn.Linear):
         if input.ndim == 0:
             raise ValueError("input must have at least one axis, got a scalar")
         self._check_input(input, input.shape[-1])
-        return self._respond(input.reshape(-1, input.shape[-1])).view(*input.shape[:-1], -1)
+        return self._respond(input.reshape(-1, self.in_features)).view(*input.shape[:-1], self.out_features)
 
 
 class RXCNormLinear(XCNormLinear):

@@ -166,7 +166,8 @@ class RobustScale(nn.Module):
         # A smaller c would mean a deviation that the layer treats as flat everywhere else.
         self.minimum = math.sqrt(options.eps)
         if options.scale == "ema":
-            self.register_buffer("running_c", torch.empty((), device=device, dtype=dtype))
+            # One axis: torch's compiler loses updates of float64 buffers that have none.
+            self.register_buffer("running_c", torch.empty(1, device=device, dtype=dtype))
         elif options.scale == "parameter":
             self.raw_c = nn.Parameter(torch.empty((), device=device, dtype=dtype))
         self.reset_parameters()
@@ -182,7 +183,7 @@ class RobustScale(nn.Module):
         """The c to use for ``input``, in its dtype and on its device."""
         if self.options.scale == "ema":
             # A copy: the buffer moves on in place while this value waits for its backward.
-            return self.running_c.to(input.dtype, copy=True).clamp_min(self.minimum)
+            return self.running_c[0].to(input.dtype, copy=True).clamp_min(self.minimum)
         if self.options.scale == "parameter":
             return F.softplus(self.raw_c).to(input.dtype) + self.minimum
         return input.new_full((), self.options.c_init)

@@ -120,7 +120,7 @@ def _blocks(offsets: int, channels_in: int, channels_out: int) -> Iterator[slice
     """Cut the offsets into blocks that hold no more values per position than the layer's wider side."""
     wide = max(channels_in, channels_out)
     if torch.compiler.is_compiling():
-        # A compiler fuses a block's arithmetic, so larger blocks cost it no memory and spare it graph nodes.
+        # A compiler fuses a block's arithmetic but takes long over many blocks; these are larger, and as short-lived.
         wide *= 4
     size = max(1, wide // channels_in)
     return (slice(start, start + size) for start in range(0, offsets, size))
