@@ -259,3 +259,71 @@ def test_bad_arguments_leave_the_model_alone():
         xcnorm.conversion_report(model)
     with pytest.raises(ValueError, match="nothing to convert"):
         xcnorm.convert(nn.Linear(3, 4))
+
+
+def test_a_fully_convolutional_classifier_stays_linear():
+    model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
+    xcnorm.convert(model)
+    assert changes(model)["2"].reason == "the classifier"
+    assert not isinstance(model[2], XCNormLayer)
+
+
+def test_a_pre_activation_block_of_a_known_name_loses_nothing():
+    """WideResNets have a BasicBlock too, whose norms run before the convolutions."""
+
+    class BasicBlock(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bn1 = nn.BatchNorm2d(16)
+            self.conv1 = nn.Conv2d(16, 16, 3, padding=1)
+            self.bn2 = nn.BatchNorm2d(16)
+            self.conv2 = nn.Conv2d(16, 16, 3, padding=1)
+
+        def forward(self, x):
+            return x + self.conv2(self.bn2(self.conv1(self.bn1(x))))
+
+    model = xcnorm.convert(nn.Sequential(nn.Conv2d(3, 16, 3), BasicBlock()))
+    assert isinstance(model[1].bn1, nn.BatchNorm2d)
+    assert isinstance(model[1].bn2, nn.BatchNorm2d)
+    assert isinstance(model[1].conv1, XCNormLayer)
+
+
+def test_squeeze_and_excitation_still_sees_something():
+    class SqueezeExcitation(nn.Module):
+        def __init__(self, channels):
+            super().__init__()
+            self.avgpool = nn.AdaptiveAvgPool2d(1)
+            self.fc1, self.fc2 = nn.Conv2d(channels, 16, 1), nn.Conv2d(16, channels, 1)
+
+        def forward(self, x):
+            return x * self.fc2(self.fc1(self.avgpool(x)).relu()).sigmoid()
+
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 5), nn.BatchNorm2d(16), nn.Hardswish(), SqueezeExcitation(16), nn.Conv2d(16, 8, 3), nn.ReLU()
+    )
+    model = xcnorm.convert(model)
+    assert isinstance(model[2], nn.Hardswish)
+    assert changes(model)["3.fc1"].reason == "works on pooled values, as in squeeze and excitation"
+
+
+def test_an_explicit_norm_is_honoured_before_a_pool():
+    model = xcnorm.convert(nn.Sequential(nn.Conv2d(3, 8, 3), nn.AvgPool2d(2), nn.Conv2d(8, 8, 3)), norm="batch")
+    assert model[0].options.norm == "batch"
+
+
+def test_first_means_the_layer_that_sees_the_image():
+    model = xcnorm.convert(small_network(), skip="0")
+    assert model[4].options.rectify == "relu"
+    again = xcnorm.convert(nn.Sequential(model, nn.Conv2d(5, 8, 3), nn.ReLU()))
+    assert not any("stages" in name for name in changes(again))
+
+
+def test_a_sequential_with_a_forward_of_its_own_is_not_taken_for_a_chain():
+    class Backwards(nn.Sequential):
+        def forward(self, x):
+            for module in reversed(self):
+                x = module(x)
+            return x
+
+    model = xcnorm.convert(Backwards(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(3, 8, 3)))
+    assert isinstance(model[1], nn.BatchNorm2d)

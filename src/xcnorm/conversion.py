@@ -25,6 +25,8 @@ from xcnorm.nn import (
     XCNormLayer,
     XCNormLinear,
 )
+from xcnorm.nn.layer import SMALLEST_PATCH
+from xcnorm.nn.options import rectify_of_first, resolve
 
 __all__ = ["Change", "ConversionReport", "conversion_report", "convert"]
 
@@ -57,9 +59,6 @@ _KNOWN_BLOCKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "_DenseLayer": (("conv1", "norm2", "relu2"),),
 }
 _SHORTCUTS = ("downsample", "shortcut", "projection")
-
-# With fewer values in a patch, a correlation has hardly a direction left to choose.
-_SMALLEST_PATCH = 16
 
 _REPORT = "_xcnorm_conversion"
 
@@ -116,10 +115,14 @@ def convert(
 
     A convolution's weights become the initial filters of the layer in its place. The norm and the activation that
     directly follow it, in a Sequential or a known block (torchvision's and timm's ResNets, DenseNets), are replaced by
-    identities: the layer brings its own. Kept as they are: the last linear layer, which is the classifier; 1x1
-    convolutions on shortcuts, so that the shortcut stays linear; convolutions whose patch has fewer than 16 values;
-    and the activation before an average pool and after the last converted convolution, because the mean of a map
-    normalised per image is zero (a convolution that is averaged without any activation gets ``norm="none"`` instead).
+    identities: the layer brings its own. Kept as they are:
+
+    - the classifier, which is the last linear layer, or a last 1x1 convolution;
+    - 1x1 convolutions on shortcuts, so that the shortcut stays linear, and on pooled values;
+    - convolutions whose patch has fewer than 16 values;
+    - with ``norm="instance"``, the activation before an average pool and after the last converted convolution: the mean
+      of a map normalised per image is zero. A convolution that is averaged without any activation gets ``norm="none"``.
+
     `conversion_report` lists every decision.
 
     Args:
@@ -128,8 +131,8 @@ def convert(
         skip: Layers to leave alone: names with wildcards (``"layer4.*"``), classes, or functions of name and module;
             one or several.
         dense: Hidden linear layers stay ``"linear"`` or become ``"xcnorm"`` too.
-        rectify_first: ``rectify`` of the first converted layer. Left out, it is ``"abs"``, which measured best, unless
-            ``preset="paper"`` or ``rectify`` is given.
+        rectify_first: ``rectify`` of the first layer, if it is converted. Left out, it is ``"abs"``, which measured
+            best, unless ``preset="paper"`` or ``rectify`` is given.
         padding_mode: Padding of layers that padded with zeros; ``"zeros"`` leaves them.
         **options: Options of the layers; see `xcnorm.nn.RobustOptions`.
 
@@ -160,9 +163,7 @@ def convert(
     if dense not in _DENSE:
         raise ValueError(unknown_name("dense", dense, _DENSE))
     skips = [skip] if isinstance(skip, str | type) or callable(skip) else list(skip)
-    if rectify_first is None and options.get("preset") != "paper" and "rectify" not in options:
-        rectify_first = "abs"
-
+    rectify_first = rectify_of_first(rectify_first, options)
     conversion = _Conversion(model, layer == "r_xcnorm", rectify_first, padding_mode, options)
     for slot in conversion.candidates(dense == "xcnorm", skips):
         conversion.replace(slot)
@@ -218,8 +219,11 @@ class _Conversion:
         self.last_activation: _Slot | None = None
         self.slots = {slot.name: slot for slot in _slots(model)}
         self.next = _successors(self.slots)
-        linear = [slot.module for slot in self.slots.values() if type(slot.module) is nn.Linear]
-        self.classifier = linear[-1] if linear else None
+        self.per_image = resolve(options, robust=robust, dense=False).norm == "instance"
+        modules = [slot.module for slot in self.slots.values()]
+        weighted = [m for m in modules if type(m) in _XCNORM or isinstance(m, XCNormLayer)]
+        self.first = weighted[0] if weighted else None
+        self.classifier = _classifier(weighted)
 
     def candidates(self, dense: bool, skips: list[Skip]) -> Iterator[_Slot]:
         """Slots to convert; the others with weights are noted as kept, with the reason."""
@@ -246,26 +250,28 @@ class _Conversion:
         assert isinstance(module, nn.modules.conv._ConvNd)
         if any(part in _SHORTCUTS for part in slot.name.split(".")) and all(k == 1 for k in module.kernel_size):
             return "a shortcut, which stays linear"
-        if (alpha := module.weight[0].numel()) < _SMALLEST_PATCH:
-            return f"a patch has only {alpha} values, fewer than {_SMALLEST_PATCH}"
+        if all(k == 1 for k in module.kernel_size) and _contains_pool(slot.parent):
+            return "works on pooled values, as in squeeze and excitation"
+        if (alpha := module.weight[0].numel()) < SMALLEST_PATCH:
+            return f"a patch has only {alpha} values, fewer than {SMALLEST_PATCH}"
         return None
 
     def replace(self, slot: _Slot) -> None:
         """Put the XCNorm layer in place, and take out the norm and activation that directly follow."""
         norm = self._follower(slot, _NORMS)
         activation = self._follower(norm or slot, _ACTIVATIONS)
-        pool = self._follower(activation or norm or slot, _POOLS)
+        pooled = self.per_image and _contains_pool(self._next_module(activation or norm or slot))
         # A module that hangs in several places is converted once and shared again.
         if id(slot.module) not in self.converted:
             # The mean of a map normalised per image is zero, so what is averaged is rectified or not normalised.
-            bare = pool is not None and activation is None
+            bare = pooled and activation is None
             self.converted[id(slot.module)] = self._make(slot.module, {"norm": "none"} if bare else {})
         layer = self.converted[id(slot.module)]
         self._put(slot, layer)
         self._note(slot, layer, "converted", "; ".join(self._remarks(slot.module, layer)))
         if norm is not None:
             self._remove(norm, f"follows {slot.name}, which normalises its own channels")
-        if activation is not None and pool is not None:
+        if activation is not None and pooled:
             self._note(activation, activation.module, "kept", "the mean of a map normalised per image is zero")
         elif activation is not None:
             self._remove(activation, f"follows {slot.name}, which rectifies on its own")
@@ -276,18 +282,23 @@ class _Conversion:
         follower = self.next.get(slot.name)
         return follower if follower is not None and isinstance(follower.module, kinds) else None
 
+    def _next_module(self, slot: _Slot) -> nn.Module | None:
+        return self.next[slot.name].module if slot.name in self.next else None
+
     def restore_last_activation(self) -> None:
         """Give the last converted convolution its activation back: a global pool is likely to come."""
-        if (slot := self.last_activation) is not None:
+        if self.per_image and (slot := self.last_activation) is not None:
             self._put(slot, slot.module)
             self._note(slot, slot.module, "kept", "the mean of a map normalised per image is zero")
 
     def note_the_rest(self) -> None:
         """Say of every other layer why it is as it was."""
+        ours = [name + "." for name, slot in self.slots.items() if isinstance(slot.module, XCNormLayer)]
         for slot in self.slots.values():
-            if slot.name in self.changes or next(slot.module.children(), None) is not None:
+            inside = slot.name.startswith(tuple(ours))
+            if slot.name in self.changes or inside or next(slot.module.children(), None) is not None:
                 continue
-            if isinstance(slot.module, (*_NORMS, *_ACTIVATIONS)):
+            if isinstance(slot.module, (*_NORMS, nn.LayerNorm, *_ACTIVATIONS)):
                 self._note(slot, slot.module, "kept", "not known to follow a converted layer directly")
             else:
                 self._note(slot, slot.module, "kept", "nothing to convert")
@@ -295,9 +306,9 @@ class _Conversion:
     def _make(self, module: nn.Module, overrides: dict[str, Any]) -> XCNormLayer:
         assert isinstance(module, nn.modules.conv._ConvNd | nn.Linear)
         options = {**self.options, **overrides}
-        if not self.converted and self.rectify_first is not None:
+        if module is self.first and self.rectify_first is not None:
             options["rectify"] = self.rectify_first
-        if self.converted:
+        if module is not self.first:
             options.pop("channelwise", None)  # an option of the layer that sees the colours
         where: dict[str, Any] = {"device": module.weight.device, "dtype": module.weight.dtype}
         cls: Any = _XCNORM[type(module)][self.robust]
@@ -323,7 +334,7 @@ class _Conversion:
             yield "bias dropped"
         if isinstance(module, nn.modules.conv._ConvNd) and layer.correlation.padding_mode != module.padding_mode:
             yield f"padding_mode={layer.correlation.padding_mode!r}"
-        if self.rectify_first is not None and layer is next(iter(self.converted.values())):
+        if self.rectify_first is not None and module is self.first:
             yield f"rectify={self.rectify_first!r}"
         if layer.options.norm == "none" != self.options.get("norm"):
             yield "norm='none', as it is averaged without an activation"
@@ -356,12 +367,13 @@ def _successors(slots: dict[str, _Slot]) -> dict[str, _Slot]:
     """Which slot runs directly after which, as far as Sequentials and known blocks tell."""
     following: dict[str, _Slot] = {}
     for slot in slots.values():
-        if isinstance(slot.module, nn.Sequential) and not isinstance(slot.parent, nn.Sequential):
+        if _in_order(slot.module) and not _in_order(slot.parent):
             runs = [list(_run(slot, slots))]
         else:
             chains = _KNOWN_BLOCKS.get(type(slot.module).__name__, ())
             paths = [[f"{slot.name}.{child}".lstrip(".") for child in chain] for chain in chains]
             runs = [[slots[path] for path in chain if path in slots] for chain in paths]
+            runs = [run for run in runs if _plausible(run, list(slot.module._modules))]
         for run in runs:
             following.update({before.name: after for before, after in itertools.pairwise(run)})
     return following
@@ -371,10 +383,40 @@ def _run(sequential: _Slot, slots: dict[str, _Slot]) -> Iterator[_Slot]:
     """What a Sequential runs, one after the other; Sequentials inside it are opened up, identities passed over."""
     for attribute in sequential.module._modules:
         slot = slots[f"{sequential.name}.{attribute}".lstrip(".")]
-        if isinstance(slot.module, nn.Sequential):
+        if _in_order(slot.module):
             yield from _run(slot, slots)
         elif not isinstance(slot.module, nn.Identity):
             yield slot
+
+
+def _in_order(module: nn.Module | None) -> bool:
+    """Whether a module runs its children one after the other; a subclass may have a forward of its own."""
+    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+
+
+def _plausible(run: list[_Slot], registered: list[str]) -> bool:
+    """Whether a chain fits the block that bears the name: pre-activation blocks bear it too, and run norms first."""
+    places = [registered.index(slot.attribute) for slot in run]
+    if len(run) < 2 or places != sorted(places):
+        return False
+    channels = getattr(run[1].module, "num_features", None)
+    return channels is None or channels == getattr(run[0].module, "out_channels", None)
+
+
+def _contains_pool(module: nn.Module | None) -> bool:
+    """Whether a module averages over positions, itself or, as squeeze and excitation does, inside."""
+    return module is not None and not _in_order(module) and any(isinstance(m, _POOLS) for m in module.modules())
+
+
+def _classifier(weighted: list[nn.Module]) -> nn.Module | None:
+    """The last layer with weights, if it is linear: a Linear, or in a fully convolutional network a 1x1 convolution."""
+    if not weighted:
+        return None
+    last = weighted[-1]
+    if isinstance(last, nn.modules.conv._ConvNd) and (len(weighted) == 1 or any(k > 1 for k in last.kernel_size)):
+        linear = [module for module in weighted if isinstance(module, nn.Linear)]
+        return linear[-1] if linear else None
+    return last
 
 
 def _matches(skip: Skip, slot: _Slot) -> bool:

@@ -93,8 +93,8 @@ def ncc(patches: Tensor, weight: Tensor, eps: float = EPS) -> Tensor:
 
     Example:
         >>> patch = torch.tensor([1.0, 2.0, 3.0])
-        >>> ncc(patch, torch.stack([5 * patch + 7, -patch]), eps=0.0)
-        tensor([ 1.0000, -1.0000])
+        >>> ncc(patch, torch.stack([5 * patch + 7, -patch]), eps=0.0).round(decimals=3)
+        tensor([ 1., -1.])
     """
     centred = patches - patches.mean(-1, keepdim=True)
     return linear_unit(centred, normalise_weight(weight)) / _norm(centred, eps)

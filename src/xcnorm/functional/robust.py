@@ -132,8 +132,8 @@ def welsch_influence(z: Tensor, c: Tensor | float) -> Tensor:
         c: Scale, positive, broadcast against ``z``.
 
     Example:
-        >>> welsch_influence(torch.tensor([-1.0, 0.0, 1.0, 9.0]), c=1.0)
-        tensor([-6.0653e-01,  0.0000e+00,  6.0653e-01,  2.3178e-17])
+        >>> welsch_influence(torch.tensor([-1.0, 0.0, 1.0, 3.0]), c=1.0)
+        tensor([-0.6065,  0.0000,  0.6065,  0.0333])
     """
     return ROBUST_FUNCTIONS["welsch_influence"](z, c)
 

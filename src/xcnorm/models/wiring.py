@@ -16,14 +16,12 @@ from xcnorm.nn import (
     XCNormLinear,
     make_norm,
 )
-from xcnorm.nn.options import resolve
+from xcnorm.nn.layer import SMALLEST_PATCH
+from xcnorm.nn.options import rectify_of_first, resolve
 
 LAYERS = ("conv", "xcnorm", "r_xcnorm")
 RECTIFIERS = ("relu", "abs", "none")
 DENSE = ("linear", "xcnorm")
-
-# With fewer values in a patch, a correlation has hardly a direction left to choose.
-_SMALLEST_PATCH = 16
 
 
 class Network(nn.Module):
@@ -128,7 +126,7 @@ class Wiring:
             return
         resolved = resolve(options, robust=self._robust, dense=False)
         self.norm_kind = norm or resolved.norm
-        self._rectify_first = rectify_first or (resolved.rectify if paper or "rectify" in options else "abs")
+        self._rectify_first = rectify_of_first(rectify_first, options) or resolved.rectify
         deeper = {name: value for name, value in options.items() if name != "channelwise"}
         self._first_options = options | {"norm": self.norm_kind, "rectify": self._rectify_first}
         self._options = deeper | {"norm": self.norm_kind}
@@ -161,10 +159,15 @@ class Wiring:
             activation: The plain network's own; None for none.
             first: Whether this is the network's first layer, the one ``rectify_first`` speaks of.
         """
-        if not self.plain and channels_in * kernel**2 >= _SMALLEST_PATCH:
+        if not self.plain and channels_in * kernel**2 >= SMALLEST_PATCH:
             layer = RXCNormConv2d if self._robust else XCNormConv2d
             options = self._first_options if first else self._options
             return layer(channels_in, channels_out, kernel, stride, padding, padding_mode="replicate", **options)
+        if first and not self.plain and "channelwise" in self._first_options:
+            raise ValueError(
+                f"channelwise is for the first layer, which stays plain here: a patch has "
+                f"{channels_in * kernel**2} values, fewer than {SMALLEST_PATCH}; leave it out"
+            )
         parts = [
             nn.Conv2d(channels_in, channels_out, kernel, stride, padding, bias=bias),
             self.norm(channels_out),

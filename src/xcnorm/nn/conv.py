@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Unpack
+from numbers import Integral
+from typing import Any, ClassVar, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from xcnorm import ops
 from xcnorm.errors import unknown_name
-from xcnorm.nn.layer import XCNormLayer
+from xcnorm.nn.layer import XCNormLayer, refuse_bias
 from xcnorm.nn.options import RobustOptions
 
 Sizes = int | tuple[int, ...]
@@ -19,7 +20,9 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _XCNormConv(XCNormLayer, _ConvNd):
-    """Everything the three ranks share; torch's class, next in line, brings the rank."""
+    """Everything the three ranks share; torch's class, next in line, brings the geometry."""
+
+    rank: ClassVar[int]
 
     def __init__(
         self,
@@ -36,11 +39,8 @@ class _XCNormConv(XCNormLayer, _ConvNd):
         dtype: torch.dtype | None = None,
         **options: Unpack[RobustOptions],
     ) -> None:
-        _check_arguments(in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
-        if bias:
-            raise ValueError(
-                "bias=True has no effect: a similarity is bounded and the channel norm cancels a shift; use bias=False"
-            )
+        _check_arguments(self.rank, in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
+        refuse_bias(bias)
         if padding_mode not in _PADDING_MODES:
             raise ValueError(unknown_name("padding_mode", padding_mode, _PADDING_MODES))
         arguments: tuple[Any, ...] = (in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
@@ -96,6 +96,7 @@ class _XCNormConv(XCNormLayer, _ConvNd):
 
 
 def _check_arguments(
+    rank: int,
     in_channels: object,
     out_channels: object,
     kernel_size: object,
@@ -110,11 +111,21 @@ def _check_arguments(
         ("out_channels", out_channels),
         ("kernel_size", kernel_size),
         ("stride", stride),
+        ("padding", padding),
         ("dilation", dilation),
         ("groups", groups),
     ):
+        if isinstance(value, tuple | list) and (
+            len(value) != rank or name in ("in_channels", "out_channels", "groups")
+        ):
+            wanted = (
+                "an integer" if name in ("in_channels", "out_channels", "groups") else f"an integer or {rank} of them"
+            )
+            raise ValueError(f"{name} must be {wanted}, got {value!r}")
+        if name == "padding":
+            continue  # it has rules of its own, below
         for number in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(number, bool) or not isinstance(number, int):
+            if isinstance(number, bool) or not isinstance(number, Integral):
                 raise TypeError(f"{name} must be an integer or a tuple of integers, got {value!r}")
             if number < 1:
                 raise ValueError(f"{name} must be at least 1, got {value!r}")
@@ -125,7 +136,7 @@ def _check_arguments(
             raise ValueError(f"padding='same' needs stride 1, got stride={stride!r}; give the padding as a number")
     else:
         for number in padding if isinstance(padding, tuple | list) else (padding,):
-            if isinstance(number, bool) or not isinstance(number, int):
+            if isinstance(number, bool) or not isinstance(number, Integral):
                 raise TypeError(f"padding must be 'same', 'valid', an integer or a tuple of them, got {padding!r}")
             if number < 0:
                 raise ValueError(f"padding must not be negative, got {padding!r}")
@@ -136,6 +147,8 @@ def _check_arguments(
 
 class XCNormConv1d(_XCNormConv, nn.Conv1d):
     """XCNorm over a 1-D signal; see `XCNormConv2d`. ``(N, C_in, L)`` to ``(N, C_out, L_out)``."""
+
+    rank = 1
 
 
 class XCNormConv2d(_XCNormConv, nn.Conv2d):
@@ -159,9 +172,13 @@ class XCNormConv2d(_XCNormConv, nn.Conv2d):
         True
     """
 
+    rank = 2
+
 
 class XCNormConv3d(_XCNormConv, nn.Conv3d):
     """XCNorm over a volume; see `XCNormConv2d`. ``(N, C_in, D, H, W)`` to ``(N, C_out, D_out, H_out, W_out)``."""
+
+    rank = 3
 
 
 class RXCNormConv1d(XCNormConv1d):

@@ -12,6 +12,16 @@ from xcnorm.nn.options import Options, resolve
 from xcnorm.nn.stages import RobustScale, Stages
 from xcnorm.ops.precision import autocast_dtype, full_precision
 
+SMALLEST_PATCH = 16
+"""Networks and `xcnorm.convert` leave layers with fewer values in a patch plain: a correlation of so few values has
+hardly a direction left to choose."""
+
+
+def refuse_bias(bias: bool) -> None:
+    """Raise a ValueError for ``bias=True``."""
+    if bias:
+        raise ValueError("bias=True is not supported: XCNorm layers have none, as in the paper; use bias=False")
+
 
 class XCNormLayer(nn.Module):
     """Base of all XCNorm and R-XCNorm layers: a similarity, then the stages of the paper.
@@ -45,6 +55,10 @@ class XCNormLayer(nn.Module):
             raise ValueError(
                 "a patch of one value has no correlation: kernel and input channels per group are all 1; "
                 "use a larger kernel, fewer groups or a plain layer"
+            )
+        if self.options.channelwise and alpha == self.weight.shape[1]:
+            raise ValueError(
+                "channelwise=True needs a kernel larger than 1: one value per channel, standardised, is always zero"
             )
         self.stages = Stages(self.options, channels, groups, alpha, positions, device=device, dtype=dtype)
         self.scale = RobustScale(self.options, device=device, dtype=dtype) if self.robust else None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from xcnorm import ops
-from xcnorm.nn.layer import XCNormLayer
+from xcnorm.nn.layer import XCNormLayer, refuse_bias
 from xcnorm.nn.options import RobustOptions
 
 
@@ -16,7 +17,8 @@ class XCNormLinear(XCNormLayer, nn.Linear):
     """Normalised cross-correlation in place of a dense layer and its activation: the case H = W = K = 1.
 
     Takes the arguments of `torch.nn.Linear`, then the keyword options of `xcnorm.nn.StageOptions`. There is one
-    value per channel and sample, so ``norm="instance"`` is refused and the default norm is ``"batch"``.
+    value per channel and sample, so ``norm="instance"`` is refused and the default norm is ``"batch"``, which
+    needs more than one sample in training mode.
 
     Shapes:
         ``(..., in_features)`` to ``(..., out_features)``; the channel norm pools over all leading axes.
@@ -38,14 +40,11 @@ class XCNormLinear(XCNormLayer, nn.Linear):
         **options: Unpack[RobustOptions],
     ) -> None:
         for name, value in (("in_features", in_features), ("out_features", out_features)):
-            if isinstance(value, bool) or not isinstance(value, int):
+            if isinstance(value, bool) or not isinstance(value, Integral):
                 raise TypeError(f"{name} must be an integer, got {value!r}")
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value!r}")
-        if bias:
-            raise ValueError(
-                "bias=True has no effect: a similarity is bounded and the channel norm cancels a shift; use bias=False"
-            )
+        refuse_bias(bias)
         arguments: tuple[Any, ...] = (in_features, out_features, False, device, dtype)
         super().__init__(*arguments)
         self._add_stages(dict(options), 0, 1, device, dtype)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypedDict
 
 from xcnorm.errors import unknown_name
 from xcnorm.functional import ROBUST_FUNCTIONS
 from xcnorm.functional.stages import Rectify
+from xcnorm.nn.norm import NORMS
 
 Preset = Literal["default", "paper"]
 
@@ -88,7 +91,7 @@ _ROBUST_PAPER = replace(_PAPER, mask=True, robust="welsch", scale="ema", c_init=
 _CHOICES: dict[str, tuple[str, ...]] = {
     "rectify": ("relu", "abs", "none"),
     "gain": ("before_norm", "after_norm", "none"),
-    "norm": ("batch", "instance", "group", "layer", "none"),
+    "norm": NORMS,
     "robust": tuple(ROBUST_FUNCTIONS),
     "scale": ("ema", "parameter", "patch"),
 }
@@ -132,6 +135,16 @@ def resolve(given: dict[str, Any], *, robust: bool, dense: bool) -> Options:
     return options
 
 
+def rectify_of_first(rectify_first: str | None, given: Mapping[str, Any]) -> str | None:
+    """What rectifies the first XCNorm layer of a network; None leaves it to the layer's own options.
+
+    ``"abs"`` measured best there, so it is the default unless the paper's operator or a ``rectify`` was asked for.
+    """
+    if rectify_first is not None or given.get("preset") == "paper" or "rectify" in given:
+        return rectify_first
+    return "abs"
+
+
 def _check(options: Options, *, robust: bool, dense: bool) -> None:
     for name, choices in _CHOICES.items():
         if (robust or name not in _ROBUST_ONLY) and getattr(options, name) not in choices:
@@ -141,8 +154,10 @@ def _check(options: Options, *, robust: bool, dense: bool) -> None:
             raise TypeError(f"{name} must be True or False, got {getattr(options, name)!r}")
     if options.tau != "none":
         _check_number("tau", options.tau, above=0.5, off=True)
+    elif options.tau_per_channel:
+        raise ValueError("tau_per_channel=True needs a tau, got tau='none'; give an initial value or leave it False")
     _check_number("eps", options.eps, above=0)
-    _check_number("c_init", options.c_init, above=0)
+    _check_number("c_init", options.c_init, above=0 if options.scale == "patch" else math.sqrt(options.eps))
     _check_number("momentum", options.momentum, above=0)
     if options.momentum > 1:
         raise ValueError(f"momentum must be at most 1, got {options.momentum}; 0.1 is usual")
@@ -150,10 +165,6 @@ def _check(options: Options, *, robust: bool, dense: bool) -> None:
         raise ValueError(
             "norm='instance' is undefined for a dense layer, which has one value per channel and sample; "
             "use 'batch', 'group', 'layer' or 'none'"
-        )
-    if dense and options.channelwise:
-        raise ValueError(
-            "channelwise=True needs a kernel: a dense layer has one value per input channel; leave it False"
         )
 
 

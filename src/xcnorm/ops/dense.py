@@ -36,8 +36,7 @@ def similarity(
     if not spec.kernel:
         return _vectors(input, weight, c, spec, compute_dtype)
     # One number per image and per set of channels that is centred together, taken before padding and subtracted after
-    # it, cancels exactly in every centred patch. It keeps the difference of squares below, and the convolution,
-    # accurate for inputs far from zero.
+    # it, cancels exactly in every centred patch. It keeps the convolution accurate for inputs far from zero.
     together = input.shape[1] if spec.channelwise else spec.groups
     level = input.detach().unflatten(1, (together, -1)).flatten(2).mean(2)
     grouped = spec.pad(input).unflatten(1, (spec.groups, -1))
@@ -139,10 +138,20 @@ def _shifted(grouped: Tensor, offset: tuple[int, ...], spec: Correlation) -> Ten
 
 
 def _moments(grouped: Tensor, spec: Correlation) -> tuple[Tensor, Tensor]:
-    """Mean and variance of every patch of ``(N, groups, channels, *sizes)``, each ``(N, groups, *positions)``."""
-    mean = _box(grouped.mean(2), spec)
-    mean_square = _box(grouped.square().mean(2), spec)
-    return mean, (mean_square - mean.square()).clamp_min(0)
+    """Mean and variance of every patch of ``(N, groups, channels, *sizes)``, each ``(N, groups, *positions)``.
+
+    The variance is that of the channels at each position, averaged, plus that of their mean across positions. Both are
+    sums of squares of differences: the difference of two large squares would drown the texture beside a bright edge.
+    """
+    level = grouped.mean(2)
+    mean = _box(level, spec)
+    within = _box((grouped - level.unsqueeze(2)).square().mean(2), spec)
+    windows = level
+    for axis, (kernel, stride, dilation) in enumerate(
+        zip(spec.kernel, spec.stride, spec.dilation, strict=True), start=2
+    ):
+        windows = windows.unfold(axis, dilation * (kernel - 1) + 1, stride)[..., ::dilation]
+    return mean, within + apply(_Spread, windows, mean)
 
 
 def _box(maps: Tensor, spec: Correlation) -> Tensor:
@@ -167,6 +176,39 @@ def _per_group(values: Tensor, factor: Tensor) -> Tensor:
     return (values.unflatten(1, (factor.shape[1], -1)) * factor.unsqueeze(2)).flatten(1, 2)
 
 
+class _Spread(torch.autograd.Function):
+    """Mean square distance of windows ``(N, groups, *positions, *kernel)`` from ``mean``, without storing distances."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(windows: Tensor, mean: Tensor) -> Tensor:
+        """One number per position."""
+        return _distances(windows, mean).square().mean(_kernel_axes(windows))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Save the inputs as they are: the windows are a view."""
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, Tensor]:
+        """Gradients of windows and mean."""
+        windows, mean = ctx.saved_tensors
+        axes = _kernel_axes(windows)
+        size = math.prod(windows.shape[a] for a in axes)
+        grad = grads[0][(..., *(None,) * len(axes))] * _distances(windows, mean) * (2 / size)
+        return grad, -grad.sum(axes)
+
+
+def _kernel_axes(windows: Tensor) -> list[int]:
+    return list(range((windows.ndim + 2) // 2, windows.ndim))
+
+
+def _distances(windows: Tensor, mean: Tensor) -> Tensor:
+    return windows - mean[(..., *(None,) * len(_kernel_axes(windows)))]
+
+
 class _OffsetBlock(torch.autograd.Function):
     """Numerator and energy of a few kernel offsets: ``sum w h(t)`` and ``sum h(t)^2`` with ``t = (z - mean) * rate``.
 
@@ -188,8 +230,8 @@ class _OffsetBlock(torch.autograd.Function):
         """Filters (groups, C_out/groups, channels * offsets) on views (N, groups, channels, *positions)."""
         _, values = _bent(shifted, mean, rate, robust)
         energy = values.square().sum((2, 3))
-        columns = values.flatten(4).flatten(2, 3).to(compute_dtype)
-        total = (filters.to(compute_dtype) @ columns).to(mean.dtype)
+        columns, unit = in_range(values.flatten(4).flatten(2, 3), compute_dtype)
+        total = (filters.to(compute_dtype) @ columns).to(mean.dtype) * unit
         return total.flatten(1, 2).unflatten(2, energy.shape[2:]), energy
 
     @staticmethod
@@ -205,10 +247,10 @@ class _OffsetBlock(torch.autograd.Function):
         filters, mean, rate, *shifted = ctx.saved_tensors
         with full_precision(mean.device):
             bent, values = _bent(shifted, mean, rate, ctx.robust)
-            columns = values.flatten(4).flatten(2, 3).to(ctx.compute_dtype)
+            columns, peak = in_range(values.flatten(4).flatten(2, 3), ctx.compute_dtype)
             grad_total, unit = in_range(grad_total, ctx.compute_dtype)
             grad_total = grad_total.unflatten(1, (filters.shape[0], -1)).flatten(3)
-            grad_filters = torch.einsum("ngop,ngkp->gok", grad_total, columns).to(mean.dtype) * unit
+            grad_filters = torch.einsum("ngop,ngkp->gok", grad_total, columns).to(mean.dtype) * unit * peak
 
             grad_values = (filters.mT.to(ctx.compute_dtype) @ grad_total).to(mean.dtype).view_as(values) * unit
             grad_values = grad_values + 2 * values * grad_energy[:, :, None, None]

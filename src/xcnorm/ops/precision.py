@@ -25,5 +25,7 @@ def in_range(values: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | float
     """Values in ``dtype``, and the factor that was taken out of them so that float16 can hold them."""
     if dtype != torch.float16:
         return values.to(dtype), 1.0
+    if values.numel() == 0:
+        return values.to(dtype), 1.0
     unit = values.detach().abs().amax().clamp_min(torch.finfo(torch.float32).tiny)
     return (values / unit).to(dtype), unit
