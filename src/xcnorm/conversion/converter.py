@@ -1,17 +1,17 @@
-"""Any torch model to the same model on XCNorm layers, with a report of what was done and why."""
+"""The conversion itself: which layers are replaced, by what, and what goes with them."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from xcnorm.conversion.report import Change, attach_report
+from xcnorm.conversion.tree import Slot, list_slots, runs_in_order, successors
 from xcnorm.errors import unknown_name
 from xcnorm.nn import (
     InstanceNorm,
@@ -27,8 +27,6 @@ from xcnorm.nn import (
 )
 from xcnorm.nn.layer import SMALLEST_PATCH
 from xcnorm.nn.options import rectify_of_first, resolve
-
-__all__ = ["Change", "ConversionReport", "conversion_report", "convert"]
 
 Skip = str | type[nn.Module] | Callable[[str, nn.Module], bool]
 
@@ -49,56 +47,7 @@ _ACTIVATIONS = (
 _POOLS = (
     nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d,
 )  # fmt: skip
-
-# In what order the children of well-known blocks run, up to the next sum. An activation that such a block runs more
-# than once, as torchvision's blocks do after their sum, is not listed: taking it out would take it out everywhere.
-_KNOWN_BLOCKS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "BasicBlock": (("conv1", "bn1", "act1"), ("conv2", "bn2")),
-    "Bottleneck": (("conv1", "bn1", "act1"), ("conv2", "bn2", "act2"), ("conv3", "bn3")),
-    "ResNet": (("conv1", "bn1", "relu"), ("conv1", "bn1", "act1")),
-    "_DenseLayer": (("conv1", "norm2", "relu2"),),
-}
 _SHORTCUTS = ("downsample", "shortcut", "projection")
-
-_REPORT = "_xcnorm_conversion"
-
-
-@dataclass(frozen=True)
-class Change:
-    """What happened to one layer of a model.
-
-    Attributes:
-        name: Its path in the model.
-        before: Class it had.
-        after: Class that is there now.
-        action: ``"converted"``, ``"removed"`` or ``"kept"``.
-        reason: Why, in words.
-    """
-
-    name: str
-    before: str
-    after: str
-    action: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class ConversionReport:
-    """Every layer of a converted model with what was done and why; ``print`` it."""
-
-    changes: tuple[Change, ...]
-
-    def count(self, action: str) -> int:
-        """How many layers were ``"converted"``, ``"removed"`` or ``"kept"``."""
-        return sum(change.action == action for change in self.changes)
-
-    def __str__(self) -> str:
-        rows = [("layer", "was", "is", "action", "why")]
-        rows += [(c.name or "(model)", c.before, c.after, c.action, c.reason) for c in self.changes]
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        lines = ["  ".join([*(t.ljust(w) for t, w in zip(row, widths, strict=False)), row[4]]) for row in rows]
-        summary = ", ".join(f"{self.count(action)} {action}" for action in ("converted", "removed", "kept"))
-        return "\n".join([*lines, summary])
 
 
 def convert(
@@ -143,6 +92,7 @@ def convert(
         ValueError: An argument or an option's value is unknown, or nothing could be converted.
 
     Example:
+        >>> from xcnorm import conversion_report
         >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 32, 3), nn.ReLU(),
         ...                       nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
         >>> model = convert(model, layer="xcnorm")
@@ -175,32 +125,8 @@ def convert(
             "see dense='xcnorm' for linear layers"
         )
     changes = conversion.changes
-    conversion.root.__dict__[_REPORT] = tuple(changes[name] for name in conversion.slots if name in changes)
+    attach_report(conversion.root, tuple(changes[name] for name in conversion.slots if name in changes))
     return conversion.root
-
-
-def conversion_report(model: nn.Module) -> ConversionReport:
-    """What `convert` did to a model.
-
-    Args:
-        model: A model that `convert` returned.
-
-    Raises:
-        ValueError: The model was never converted.
-    """
-    changes = model.__dict__.get(_REPORT)
-    if changes is None:
-        raise ValueError("this model was not converted; call xcnorm.convert(model) first")
-    return ConversionReport(changes)
-
-
-class _Slot(NamedTuple):
-    """A place in the tree: where a module hangs, and what hangs there."""
-
-    name: str
-    parent: nn.Module | None
-    attribute: str
-    module: nn.Module
 
 
 class _Conversion:
@@ -216,16 +142,16 @@ class _Conversion:
         self.options = options
         self.changes: dict[str, Change] = {}
         self.converted: dict[int, XCNormLayer] = {}
-        self.last_activation: _Slot | None = None
-        self.slots = {slot.name: slot for slot in _slots(model)}
-        self.next = _successors(self.slots)
+        self.last_activation: Slot | None = None
+        self.slots = {slot.name: slot for slot in list_slots(model)}
+        self.next = successors(self.slots)
         self.per_image = resolve(options, robust=robust, dense=False).norm == "instance"
         modules = [slot.module for slot in self.slots.values()]
         weighted = [m for m in modules if type(m) in _XCNORM or isinstance(m, XCNormLayer)]
         self.first = weighted[0] if weighted else None
         self.classifier = _classifier(weighted)
 
-    def candidates(self, dense: bool, skips: list[Skip]) -> Iterator[_Slot]:
+    def candidates(self, dense: bool, skips: list[Skip]) -> Iterator[Slot]:
         """Slots to convert; the others with weights are noted as kept, with the reason."""
         for slot in list(self.slots.values()):
             if (reason := self._reason_to_keep(slot, dense, skips)) is not None:
@@ -233,7 +159,7 @@ class _Conversion:
             elif type(slot.module) in _XCNORM:
                 yield slot
 
-    def _reason_to_keep(self, slot: _Slot, dense: bool, skips: list[Skip]) -> str | None:
+    def _reason_to_keep(self, slot: Slot, dense: bool, skips: list[Skip]) -> str | None:
         module = slot.module
         if isinstance(module, XCNormLayer):
             return "already an XCNorm layer"
@@ -256,7 +182,7 @@ class _Conversion:
             return f"a patch has only {alpha} values, fewer than {SMALLEST_PATCH}"
         return None
 
-    def replace(self, slot: _Slot) -> None:
+    def replace(self, slot: Slot) -> None:
         """Put the XCNorm layer in place, and take out the norm and activation that directly follow."""
         norm = self._follower(slot, _NORMS)
         activation = self._follower(norm or slot, _ACTIVATIONS)
@@ -278,11 +204,11 @@ class _Conversion:
         if not isinstance(slot.module, nn.Linear):
             self.last_activation = activation
 
-    def _follower(self, slot: _Slot, kinds: tuple[type[nn.Module], ...]) -> _Slot | None:
+    def _follower(self, slot: Slot, kinds: tuple[type[nn.Module], ...]) -> Slot | None:
         follower = self.next.get(slot.name)
         return follower if follower is not None and isinstance(follower.module, kinds) else None
 
-    def _next_module(self, slot: _Slot) -> nn.Module | None:
+    def _next_module(self, slot: Slot) -> nn.Module | None:
         return self.next[slot.name].module if slot.name in self.next else None
 
     def restore_last_activation(self) -> None:
@@ -339,73 +265,25 @@ class _Conversion:
         if layer.options.norm == "none" != self.options.get("norm"):
             yield "norm='none', as it is averaged without an activation"
 
-    def _remove(self, slot: _Slot, reason: str) -> None:
+    def _remove(self, slot: Slot, reason: str) -> None:
         identity = nn.Identity()
         self._put(slot, identity)
         self._note(slot, identity, "removed", reason)
 
-    def _put(self, slot: _Slot, module: nn.Module) -> None:
+    def _put(self, slot: Slot, module: nn.Module) -> None:
         if slot.parent is None:
             self.root = module
         else:
             setattr(slot.parent, slot.attribute, module)
 
-    def _note(self, slot: _Slot, now: nn.Module, action: str, reason: str) -> None:
+    def _note(self, slot: Slot, now: nn.Module, action: str, reason: str) -> None:
         before, after = type(slot.module).__name__, type(now).__name__
         self.changes[slot.name] = Change(slot.name, before, after, action, reason)
 
 
-def _slots(model: nn.Module) -> Iterator[_Slot]:
-    """Every place of the tree in order of registration, shared modules as often as they hang somewhere."""
-    modules = dict(model.named_modules(remove_duplicate=False))
-    for name, module in modules.items():
-        parent, _, attribute = name.rpartition(".")
-        yield _Slot(name, modules[parent] if name else None, attribute, module)
-
-
-def _successors(slots: dict[str, _Slot]) -> dict[str, _Slot]:
-    """Which slot runs directly after which, as far as Sequentials and known blocks tell."""
-    following: dict[str, _Slot] = {}
-    for slot in slots.values():
-        if _in_order(slot.module) and not _in_order(slot.parent):
-            runs = [list(_run(slot, slots))]
-        else:
-            chains = _KNOWN_BLOCKS.get(type(slot.module).__name__, ())
-            paths = [[f"{slot.name}.{child}".lstrip(".") for child in chain] for chain in chains]
-            runs = [[slots[path] for path in chain if path in slots] for chain in paths]
-            runs = [run for run in runs if _plausible(run, list(slot.module._modules))]
-        for run in runs:
-            following.update({before.name: after for before, after in itertools.pairwise(run)})
-    return following
-
-
-def _run(sequential: _Slot, slots: dict[str, _Slot]) -> Iterator[_Slot]:
-    """What a Sequential runs, one after the other; Sequentials inside it are opened up, identities passed over."""
-    for attribute in sequential.module._modules:
-        slot = slots[f"{sequential.name}.{attribute}".lstrip(".")]
-        if _in_order(slot.module):
-            yield from _run(slot, slots)
-        elif not isinstance(slot.module, nn.Identity):
-            yield slot
-
-
-def _in_order(module: nn.Module | None) -> bool:
-    """Whether a module runs its children one after the other; a subclass may have a forward of its own."""
-    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
-
-
-def _plausible(run: list[_Slot], registered: list[str]) -> bool:
-    """Whether a chain fits the block that bears the name: pre-activation blocks bear it too, and run norms first."""
-    places = [registered.index(slot.attribute) for slot in run]
-    if len(run) < 2 or places != sorted(places):
-        return False
-    channels = getattr(run[1].module, "num_features", None)
-    return channels is None or channels == getattr(run[0].module, "out_channels", None)
-
-
 def _contains_pool(module: nn.Module | None) -> bool:
     """Whether a module averages over positions, itself or, as squeeze and excitation does, inside."""
-    return module is not None and not _in_order(module) and any(isinstance(m, _POOLS) for m in module.modules())
+    return module is not None and not runs_in_order(module) and any(isinstance(m, _POOLS) for m in module.modules())
 
 
 def _classifier(weighted: list[nn.Module]) -> nn.Module | None:
@@ -419,7 +297,7 @@ def _classifier(weighted: list[nn.Module]) -> nn.Module | None:
     return last
 
 
-def _matches(skip: Skip, slot: _Slot) -> bool:
+def _matches(skip: Skip, slot: Slot) -> bool:
     if isinstance(skip, str):
         return fnmatchcase(slot.name, skip)
     if isinstance(skip, type):
