@@ -196,7 +196,7 @@ class _Spread(torch.autograd.Function):
         """Gradients of windows and mean."""
         windows, mean = ctx.saved_tensors
         axes = _kernel_axes(windows)
-        size = math.prod(windows.shape[a] for a in axes)
+        size = windows.shape[axes[0] :].numel()
         grad = grads[0][(..., *(None,) * len(axes))] * _distances(windows, mean) * (2 / size)
         return grad, -grad.sum(axes)
 
