@@ -1,7 +1,7 @@
 """The same numbers from ordinary convolutions and box sums, in bounded memory.
 
 NCC is one convolution with centred, unit-norm filters (the patch mean drops out because the filters are centred)
-over a divisor that comes from two one-channel box sums.
+over a divisor that comes from box sums of one-channel maps.
 
 Robust NCC has no such short cut, because phi acts after the patch was centred: patch mean and deviation again
 come from box sums, then the kernel's offsets are walked through in small blocks. Each block recomputes its values
