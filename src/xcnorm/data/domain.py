@@ -1,0 +1,91 @@
+"""What data is made of here: labelled images, domains of them, and benchmarks of domains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from torch import Tensor
+
+from xcnorm.data.card import Card
+
+
+class LabelledImages(NamedTuple):
+    """Images and what they show.
+
+    Attributes:
+        images: ``(N, C, H, W)``, uint8, with one grey channel or three of red, green and blue; in memory, or a view of
+            a file mapped into memory.
+        labels: ``(N,)``, int64.
+    """
+
+    images: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Images of one look: one hospital, one camera, one corruption at one severity.
+
+    Attributes:
+        name: Its name in tables, such as ``"svhn"`` or ``"fog/5"``.
+        images: ``(N, C, H, W)``, uint8.
+        labels: ``(N,)``, int64.
+        note: What a reader of the table must know, such as ``"28-pixel copy, upsampled"``; often empty.
+    """
+
+    name: str
+    images: Tensor
+    labels: Tensor
+    note: str = ""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+class Targets(Mapping[str, Domain]):
+    """The target domains by name, in the order of the tables.
+
+    A domain is made when it is asked for, and not kept: the grid of CIFAR-10-C is larger than many machines' memory.
+
+    Args:
+        makers: For each name a function that makes its domain.
+    """
+
+    def __init__(self, makers: Mapping[str, Callable[[], Domain]]) -> None:
+        self._makers = dict(makers)
+
+    def __getitem__(self, name: str) -> Domain:
+        return self._makers[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A source to learn from and targets to be tested on.
+
+    Attributes:
+        card: What the benchmark is, where it comes from and how it is scored.
+        title: Its heading in tables; says so where the data is not the published one.
+        classes: The name of each label.
+        train: The source's training images.
+        validation: The source's held-out images.
+        targets: The domains to test on, by name; each is made when it is asked for.
+        missing: For each target that could not be had, why, and what to do about it.
+        warnings: What is odd about the data without being wrong, such as a class that one domain lacks.
+    """
+
+    card: Card
+    title: str
+    classes: tuple[str, ...]
+    train: Domain
+    validation: Domain
+    targets: Targets
+    missing: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
