@@ -1,0 +1,132 @@
+"""The order in which images are learned from, and the one in which they are tested."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from xcnorm.errors import UserError
+
+
+class Sampler(Iterator[Tensor]):
+    """Batches of indices without end: epoch after epoch, each in an order of its own.
+
+    The order of an epoch depends on the seed and the epoch's number alone, and the position is two numbers, so a run
+    that stops can go on with exactly the batches that it had before it. Several processes share one order: each batch
+    of ``batch * world`` images is cut into `world` equal pieces, and process `rank` gets its own. Two processes with
+    batches of 32 see together what one sees with batches of 64.
+
+    What is left of an epoch when it no longer fills a batch is dropped; the next epoch leaves out other images.
+
+    Args:
+        length: Number of images.
+        batch: Number of images in a batch of this process.
+        seed: The user's seed.
+        rank: The number of this process, from 0.
+        world: How many processes there are.
+
+    Raises:
+        UserError: A number is out of its range, or there are fewer images than one batch of all processes takes.
+
+    Example:
+        >>> sampler = Sampler(10, 4)
+        >>> next(sampler).shape
+        torch.Size([4])
+        >>> sampler.state_dict()
+        {'epoch': 0, 'step': 1, 'length': 10, 'seed': 0, 'global_batch': 4}
+    """
+
+    def __init__(self, length: int, batch: int, *, seed: int = 0, rank: int = 0, world: int = 1) -> None:
+        _check_batch(batch)
+        if not 0 <= rank < world:
+            raise UserError(f"rank must be from 0 to world - 1, not {rank} of {world}")
+        if length < batch * world:
+            shared = f" in each of {world} processes" if world > 1 else ""
+            raise UserError(f"{length} images do not fill one batch of {batch}{shared}; make the batch smaller")
+        self._length = length
+        self._seed = seed
+        self._global_batch = batch * world
+        self._mine = slice(rank * batch, (rank + 1) * batch)
+        self._position = 0  # batches since the beginning
+        self._shuffled = -1  # the epoch whose order is kept
+        self._order = torch.empty(0, dtype=torch.int64)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of batches in an epoch."""
+        return self._length // self._global_batch
+
+    @property
+    def epoch(self) -> int:
+        """The epoch, from 0, of the batch that comes next."""
+        return self._position // self.steps_per_epoch
+
+    @property
+    def step(self) -> int:
+        """The number, from 0, of the batch that comes next, within its epoch."""
+        return self._position % self.steps_per_epoch
+
+    def __next__(self) -> Tensor:
+        if self._shuffled != self.epoch:
+            self._order, self._shuffled = _permutation(self._length, self._seed, self.epoch), self.epoch
+        start = self.step * self._global_batch
+        self._position += 1
+        # A copy, so that a batch does not keep the order of a large set alive, nor lets its holder change it.
+        return self._order[start : start + self._global_batch][self._mine].clone()
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the sampler stands, and what must be the same for that to mean anything."""
+        return {"epoch": self.epoch, "step": self.step, **self._identity()}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Go on from where a `state_dict` was taken.
+
+        The number of processes may have changed, as long as they take as many images together.
+
+        Raises:
+            UserError: The state is not of such a sampler: other images, another seed or another batch.
+        """
+        for name, value in self._identity().items():
+            if state.get(name) != value:
+                raise UserError(
+                    f"the sampler's saved state has {name}={state.get(name)}, but this run has {name}={value}; "
+                    "resume with the settings that the run was started with"
+                )
+        epoch, step = state.get("epoch", -1), state.get("step", -1)
+        if epoch < 0 or not 0 <= step < self.steps_per_epoch:
+            raise UserError(f"the sampler's saved state has no valid position: {dict(state)}; use another checkpoint")
+        self._position = epoch * self.steps_per_epoch + step
+
+    def _identity(self) -> dict[str, int]:
+        return {"length": self._length, "seed": self._seed, "global_batch": self._global_batch}
+
+
+def in_order(length: int, batch: int) -> Iterator[Tensor]:
+    """Indices of all images, in their order, in batches of which the last may be smaller.
+
+    Raises:
+        UserError: A number is out of its range.
+
+    Example:
+        >>> list(in_order(5, 3))
+        [tensor([0, 1, 2]), tensor([3, 4])]
+    """
+    _check_batch(batch)
+    if length < 0:
+        raise UserError(f"length must be 0 or more, not {length}")
+    return (torch.arange(start, min(start + batch, length)) for start in range(0, length, batch))
+
+
+def _check_batch(batch: int) -> None:
+    if batch < 1:
+        raise UserError(f"batch must be 1 or more, not {batch}")
+
+
+def _permutation(length: int, seed: int, epoch: int) -> Tensor:
+    # Hashed, because neighbouring numbers are poor seeds, and so that no two pairs of seed and epoch go together.
+    digest = hashlib.sha256(f"{seed}\0{epoch}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little"))
+    return torch.randperm(length, generator=generator)
