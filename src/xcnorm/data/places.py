@@ -1,0 +1,21 @@
+"""Where data lies: the folder the user keeps it in, and the folder for what is made from it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def data_root(given: Path | str | None = None) -> Path:
+    """The folder that holds the data: the one given, else ``XCNORM_DATA``, else one below the user's cache folder."""
+    chosen = given or os.environ.get("XCNORM_DATA") or cache_root() / "data"
+    return Path(chosen).expanduser()
+
+
+def cache_root() -> Path:
+    """The folder for what can be made again, such as decoded pictures.
+
+    It is named by ``XCNORM_CACHE``; unless that is set, it is ``xcnorm`` below the user's cache folder.
+    """
+    chosen = os.environ.get("XCNORM_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "xcnorm"
+    return Path(chosen).expanduser()
