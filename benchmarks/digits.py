@@ -1,13 +1,12 @@
 """Which reading of the operator works: the Digits network trained on MNIST in many variants, tested on other digits.
 
-The paper leaves a good deal open; this is how the library's defaults were chosen. It needs a folder with
-``mnist_train10k.npz``, ``mnist_test.npz``, ``svhn_test_28x28.npz``, ``mnist_m_test.npz`` and ``usps_test.npz`` (arrays
-``images`` or ``residual``, and ``labels``), from ``--data`` or ``XCNORM_DATA``:
+The paper leaves a good deal open; this is how the library's defaults were chosen. It needs the data of the benchmark
+``digits`` (SYN may be missing) in a folder given by ``--data`` or ``XCNORM_DATA``:
 
     python -m benchmarks.digits --data DIR --seeds 3 --device cuda --out results.json
 
 First 10,000 MNIST images, batch 128, AdamW 1e-3 with warm-up and cosine, 2,500 iterations, inputs (x - 0.5) / 0.5 at
-32 pixels, last iterate, whole target sets. SVHN is a 28-pixel copy, so compare only within one run.
+32 pixels, last iterate, whole target sets.
 """
 
 from __future__ import annotations
@@ -25,10 +24,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.environment import environment
+from xcnorm import data
+from xcnorm.bench.environment import environment
+from xcnorm.data import Domain, transforms
 from xcnorm.models import create_model
 
-TARGETS = {"svhn": "svhn_test_28x28", "mnist_m": "mnist_m_test", "usps": "usps_test"}
+TARGETS = ("svhn", "mnist_m", "usps")
 
 INSTANCE = {"norm": "instance"}
 PAPER = {"preset": "paper"}
@@ -77,19 +78,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def load(path: Path, device: str) -> tuple[Tensor, Tensor]:
+def prepare(domain: Domain, device: str) -> tuple[Tensor, Tensor]:
     """Images in [-1, 1] as (N, 3, 32, 32), and labels."""
-    with np.load(path) as file:
-        labels = torch.from_numpy(file["labels"].astype(np.int64))
-        if "images" in file:
-            pixels = torch.from_numpy(file["images"]).unsqueeze(1).expand(-1, 3, -1, -1)
-        else:  # differences along both axes, red and blue as differences to green, all modulo 256
-            planes = np.cumsum(np.cumsum(file["residual"], axis=2, dtype=np.uint8), axis=3, dtype=np.uint8)
-            planes[:, 0] += planes[:, 1]
-            planes[:, 2] += planes[:, 1]
-            pixels = torch.from_numpy(planes)
-    images = pixels.to(device).float() / 127.5 - 1
-    return F.interpolate(images, (32, 32), mode="bilinear", antialias=True), labels.to(device)
+    images = transforms.normalise(transforms.grey_to_rgb(domain.images.to(device)), 0.5, 0.5)
+    return images, domain.labels.to(device)
 
 
 class Trainer:
@@ -174,9 +166,10 @@ def main() -> None:
         parser.error("say where the data is: --data DIR, or set XCNORM_DATA")
 
     started = time.monotonic()
-    source = load(arguments.data / "mnist_train10k.npz", arguments.device)
-    domains = {"mnist": load(arguments.data / "mnist_test.npz", arguments.device)}
-    domains |= {name: load(arguments.data / f"{file}.npz", arguments.device) for name, file in TARGETS.items()}
+    benchmark = data.load("digits", arguments.data)
+    source = prepare(benchmark.train, arguments.device)
+    domains = {"mnist": prepare(benchmark.validation, arguments.device)}
+    domains |= {name: prepare(benchmark.targets[name], arguments.device) for name in TARGETS}
     recipe = {"iterations": arguments.iterations, "batch": arguments.batch, "seeds": arguments.seeds}
     results: dict[str, Any] = {"environment": environment(arguments.device), "recipe": recipe, "variants": {}}
     print(f"{'variant':34}{''.join(f'{name:>15}' for name in domains)}{'mean of targets':>18}{'s/run':>8}", flush=True)
@@ -189,7 +182,7 @@ def main() -> None:
             torch.manual_seed(seed)
             model = create_model("digits_cnn", **VARIANTS[name]).to(arguments.device)
             Trainer(model, *source, arguments.iterations, arguments.batch, seed).run()
-            rows.append({domain: accuracy(model, *data) for domain, data in domains.items()})
+            rows.append({domain: accuracy(model, *test) for domain, test in domains.items()})
         seconds = (time.monotonic() - clock) / arguments.seeds
         for row in rows:
             row["targets"] = sum(row[target] for target in TARGETS) / len(TARGETS)

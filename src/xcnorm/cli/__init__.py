@@ -1,10 +1,10 @@
 """The command line: one module per command, found by name.
 
-A module of this package whose name does not start with an underscore is a command. It holds a function
-`command` with typer's annotations; the docstring is the help, and the command is called like the module
-unless `NAME` says otherwise. The function returns nothing, or an exit code: 0 all is well, 1 the run failed,
-2 the user must fix something. Command modules import what is heavy inside the function, so that `--help`
-stays quick.
+A module of this package whose name does not start with an underscore is a command, called like the module
+unless `NAME` says otherwise. It holds a function `command` with typer's annotations, whose docstring is the
+help; or, for a command that has commands of its own, a typer `app`. The function returns nothing, or an exit
+code: 0 all is well, 1 the run failed, 2 the user must fix something. Command modules import what is heavy
+inside the function, so that `--help` stays quick.
 """
 
 import os
@@ -81,7 +81,11 @@ def _app() -> typer.Typer:
     for info in pkgutil.iter_modules(__path__):
         if not info.name.startswith("_"):
             module = import_module(f"{__name__}.{info.name}")
-            app.command(getattr(module, "NAME", info.name.replace("_", "-")))(module.command)
+            name = getattr(module, "NAME", info.name.replace("_", "-"))
+            if hasattr(module, "app"):
+                app.add_typer(module.app, name=name)
+            else:
+                app.command(name)(module.command)
     return app
 
 

@@ -11,7 +11,7 @@ from xcnorm.cli import _output
 def command(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("xcnorm-demo"),
     iterations: Annotated[int, typer.Option(min=1, help="Training steps of each network.")] = 120,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of data and training.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of training.")] = 0,
     json: _output.Json = False,
 ) -> None:
     """Train plain, XCNorm and R-XCNorm networks on the embedded digits and compare them on unseen domains."""

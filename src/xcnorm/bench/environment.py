@@ -1,0 +1,39 @@
+"""What a number was measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import xcnorm
+
+
+def environment(device: str) -> dict[str, Any]:
+    """Machine, versions and commit, to stand beside every result.
+
+    Args:
+        device: What was measured: ``"cpu"`` or ``"cuda"``.
+    """
+    return {
+        "xcnorm": xcnorm.__version__,
+        "commit": _commit() or "unknown",
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _commit() -> str:
+    """Of the source tree that this file lies in, if it is one."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except FileNotFoundError:  # no git here
+        return ""

@@ -1,0 +1,88 @@
+"""`xcnorm bench`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xcnorm.cli import _output
+from xcnorm.errors import UserError
+
+app = typer.Typer(help="Measure how fast things are on this machine.")
+
+Device = Annotated[str, typer.Option(help="What to measure: cpu or cuda.")]
+
+
+@app.command()
+def corruptions(
+    device: Device = "cpu",
+    images: Annotated[int, typer.Option(min=1, help="Images of each corruption and severity.")] = 10_000,
+    pixels: Annotated[int, typer.Option(min=4, max=400, help="Height and width of the images.")] = 32,
+    quick: Annotated[bool, typer.Option("--quick", help="Just 500 images of each.")] = False,
+    json: _output.Json = False,
+) -> None:
+    """Time the corruption engine: 10,000 images at 32 pixels are the grid of CIFAR-10-C."""
+    _check(device)
+    from rich.table import Table
+
+    from xcnorm.bench.corruptions import GRID, measure
+
+    progress = _output.progress()
+
+    def done(name: str, seconds: float) -> None:
+        progress.print(f"{name:20} {seconds:8.2f} s")
+
+    result = measure(device, 500 if quick else images, pixels, done)
+    if json:
+        _output.print_json(result)
+        return
+    table = Table(
+        title=f"Corruptions on {device}: {result['images']:,} images of {pixels} pixels, milliseconds an image"
+    )
+    table.add_column("severity", no_wrap=True)
+    for severity in range(1, 6):
+        table.add_column(str(severity), justify="right")
+    for name, seconds in result["seconds"].items():
+        table.add_row(name, *(f"{1e3 * value / result['images']:.3f}" for value in seconds))
+    console = _output.results()
+    console.print(table)
+    console.print(
+        f"{result['images_per_second']:,.0f} images a second; the whole grid, 19 x 5 x {GRID:,} images, takes "
+        f"{result['grid_seconds']:.0f} s at this rate."
+    )
+
+
+@app.command()
+def data(
+    device: Device = "cpu",
+    root: Annotated[
+        Path | None, typer.Option("--data", envvar="XCNORM_DATA", help="Folder with the data of the benchmark digits.")
+    ] = None,
+    json: _output.Json = False,
+) -> None:
+    """Time the loading of Digits, and a batch of CIFAR-10's pipeline beside a training step of wrn16_4."""
+    _check(device)
+    from xcnorm.bench.data import BATCH, measure
+
+    result = measure(device, root)
+    if json:
+        _output.print_json(result)
+        return
+    console = _output.results()
+    missing = f" (without {', '.join(result['missing'])})" if result["missing"] else ""
+    memory = result["peak_memory_mib"]
+    peak = f", peak memory of the process {memory:.0f} MiB" if memory else ""
+    console.print(f"loading {result['loaded']}{missing}: {result['loading_seconds']:.2f} s{peak}")
+    console.print(
+        f"a batch of {BATCH} CIFAR-10 images: {result['batch_milliseconds']:.2f} ms; a training step of wrn16_4: "
+        f"{result['step_milliseconds']:.2f} ms; ratio {result['batch_to_step']:.3f}"
+    )
+
+
+def _check(device: str) -> None:
+    import torch
+
+    if device not in ("cpu", "cuda"):
+        raise UserError(f"device must be cpu or cuda, not {device!r}")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError("there is no CUDA device here; xcnorm doctor says why")
