@@ -7,7 +7,13 @@ from PIL import Image
 
 from xcnorm import demo
 from xcnorm.cli import main
+from xcnorm.data import Domain
 from xcnorm.models import create_model
+
+
+def cut(domain: Domain) -> Domain:
+    """A few digits of every class; most domains are sorted by class."""
+    return Domain(domain.name, domain.images[::41], domain.labels[::41])
 
 
 @pytest.fixture
@@ -15,9 +21,9 @@ def quick(monkeypatch):
     """Fewer digits to test on; everything else as always."""
     domains = demo._domains
 
-    def few(seed):
-        source, targets = domains(seed)
-        return source, {name: demo.LabelledImages(*(t[:40] for t in data)) for name, data in targets.items()}
+    def few():
+        source, targets = domains()
+        return source, {name: cut(domain) for name, domain in targets.items()}
 
     monkeypatch.setattr(demo, "_domains", few)
 
@@ -26,7 +32,7 @@ def test_it_prints_a_table_and_writes_a_figure(quick, tmp_path, capsys):
     out = tmp_path / "new" / "folder"
     assert main(["demo", "--iterations", "3", "--out", str(out)]) == 0
     printed = capsys.readouterr()
-    for word in ("plain convolutions", "XCNorm", "R-XCNorm", "optdigits", "inverted", "demo.png"):
+    for word in ("plain convolutions", "R-XCNorm", "optdigits", "rendered", "inverted", "contrast", "demo.png"):
         assert word in printed.out
     assert "3/3" in printed.err  # progress bars
     with Image.open(out / "demo.png") as figure:
@@ -44,15 +50,9 @@ def test_same_seed_same_result(quick, tmp_path, capsys):
     assert results[0] == results[1]
 
 
-def test_targets_come_from_digits_training_never_saw():
-    source, domains = demo._domains(seed=0)
-    seen = {image.numpy().tobytes() for image in source.images[:, 0]}
-    assert not any(image.numpy().tobytes() in seen for image in domains["MNIST"].images[:, 0])
-
-
 def test_training_learns():
-    source, _ = demo._domains(seed=0)
-    few = demo.LabelledImages(source.images[:64], source.labels[:64])
+    source, _ = demo._domains()
+    few = Domain("few", source.images[::60], source.labels[::60])
     model = create_model("digits_cnn", layer="xcnorm")
     before = demo._accuracy(model, few)
     for _ in demo._train(model, few, 12, seed=0):

