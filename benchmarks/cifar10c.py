@@ -24,9 +24,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from xcnorm import data
-from xcnorm.bench.environment import environment
 from xcnorm.data import Domain, Sampler, transforms
 from xcnorm.data.corruptions import CATEGORIES
+from xcnorm.environment import environment
 from xcnorm.models import create_model
 
 SEVERITY = 5

@@ -25,8 +25,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from xcnorm import data
-from xcnorm.bench.environment import environment
 from xcnorm.data import Domain, transforms
+from xcnorm.environment import environment
 from xcnorm.models import create_model
 
 TARGETS = ("svhn", "mnist_m", "usps")

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from xcnorm.bench.environment import environment
+from xcnorm.environment import environment
 from xcnorm.nn import RXCNormConv2d, XCNormConv2d
 
 

@@ -59,7 +59,14 @@ def test_list(capsys, tmp_path):
     assert main(["data", "list", "--json", "--data", str(tmp_path)]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["benchmarks"]}
     assert rows["digits"]["here"] == ["MNIST (training)", "MNIST (test)"]
-    assert rows["digits"]["missing"] == ["SVHN", "MNIST-M", "SYN", "USPS"]
+    assert rows["digits"]["missing"] == ["SVHN", "MNIST-M", "MNIST-M (keras)", "SYN", "USPS"]
+
+
+def test_list_shows_a_card(capsys, tmp_path):
+    assert main(["data", "list", "digits", "--data", str(tmp_path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    for words in ("Volpi et al. 2018", "non-commercial", "test_32x32.mat (64,275,384 bytes)", "to be fetched by hand"):
+        assert words in out
 
 
 def test_verify_reports_what_is_missing(capsys, tmp_path):
@@ -149,6 +156,16 @@ def test_what_a_person_must_fetch(capsys, tmp_path, monkeypatch):
     command = ["data", "download", "digits", "--data", str(tmp_path / "root"), "--from-folder", str(by_hand)]
     assert main(command) == 0
     assert (tmp_path / "root" / file.path).read_bytes() == b"fetched by hand"
+    assert main(command) == 0  # it is there already
+
+
+def test_from_folder_leaves_the_network_alone(server, monkeypatch, capsys, tmp_path):
+    publish(server, monkeypatch, digits, "usps.t.bz2", b"not really")
+    (tmp_path / "empty").mkdir()
+    root = tmp_path / "root"
+    assert main(["data", "download", "digits", "--data", str(root), "--from-folder", str(tmp_path / "empty")]) == 2
+    assert "holds no usps.t.bz2" in capsys.readouterr().out
+    assert not root.exists()
 
 
 def test_nothing_to_download(capsys):

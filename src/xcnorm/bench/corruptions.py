@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from xcnorm.bench.environment import environment
 from xcnorm.data import corruptions, photographs
 from xcnorm.data.grid import SEVERITIES
 from xcnorm.data.streams import Stream
+from xcnorm.environment import environment
 
 GRID = 10_000  # images for each corruption and severity of CIFAR-10-C
 

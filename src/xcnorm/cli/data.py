@@ -1,23 +1,34 @@
 """`xcnorm data`."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from xcnorm.cli import _output
 from xcnorm.errors import UserError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from xcnorm.data.download import RemoteFile
+
 app = typer.Typer(help="See which benchmarks there are, fetch their data, and check it.")
 
-Name = Annotated[str, typer.Argument(metavar="BENCHMARK", help="Name of the benchmark; xcnorm data list shows them.")]
 Root = Annotated[
     Path | None, typer.Option("--data", envvar="XCNORM_DATA", help="Folder that holds the data.", show_default=False)
 ]
 
 
 @app.command("list")
-def list_benchmarks(root: Root = None, json: _output.Json = False) -> None:
+def list_benchmarks(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[BENCHMARK]", help="Name of one, to see its card; all unless given.")
+    ] = None,
+    root: Root = None,
+    json: _output.Json = False,
+) -> None:
     """Show the benchmarks, and which parts of their data are here."""
     from rich.table import Table
 
@@ -26,23 +37,35 @@ def list_benchmarks(root: Root = None, json: _output.Json = False) -> None:
 
     folder = data_root(root)
     rows: list[dict[str, Any]] = []
-    for name in list_benchmarks():
-        described = card(name)
+    for benchmark in [name] if name else list_benchmarks():
+        described = card(benchmark)
         rows.append(
             {
-                "name": name,
+                "name": benchmark,
                 "title": described.title,
                 "summary": described.summary,
+                "classes": list(described.classes),
+                "pixels": described.pixels,
                 "metric": described.metric,
                 "licence": described.licence,
                 "citation": described.citation,
-                **_presence(name, folder),
+                "files": [{"path": file.path, "size": file.size, "urls": file.urls} for file in described.files],
+                **_presence(benchmark, folder),
             }
         )
     if json:
         _output.print_json({"data": str(folder), "benchmarks": rows})
         return
     console = _output.results()
+    if name:
+        grid = Table.grid(padding=(0, 2))
+        for key in ("title", "summary", "metric", "licence", "citation", "data"):
+            grid.add_row(key, rows[0][key])
+        for file in rows[0]["files"]:
+            size = f"{file['size']:,} bytes" if file["size"] else "size unknown"
+            grid.add_row("file", f"{file['path']} ({size}) {', '.join(file['urls']) or 'to be fetched by hand'}")
+        console.print(grid)
+        return
     table = Table(title=f"Benchmarks; data in {folder}", show_lines=True)
     table.add_column("name", no_wrap=True)
     table.add_column("what it is", ratio=1)
@@ -76,32 +99,47 @@ def _presence(name: str, root: Path) -> dict[str, Any]:
 
 @app.command()
 def download(
-    name: Name,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[BENCHMARK]", help="Name of the benchmark; all of them unless given.")
+    ] = None,
     root: Root = None,
     from_folder: Annotated[
         Path | None, typer.Option(help="Take files that you fetched by hand from this folder.", show_default=False)
     ] = None,
-) -> int:
-    """Fetch a benchmark's files, check them, and unpack archives. What is there already is left alone."""
-    from xcnorm.data.download import adopt, bytes_bar, fetch, unpack
-    from xcnorm.data.places import data_root
-    from xcnorm.data.registry import card
+) -> None:
+    """Fetch a benchmark's files, check them, and unpack archives. What is there already is left alone.
 
-    folder = data_root(root)
-    files = card(name).files
-    console = _output.results()
+    With --from-folder nothing is fetched over the network.
+    """
+    from xcnorm.data.places import data_root
+    from xcnorm.data.registry import card, list_benchmarks
+
     if from_folder is not None and not from_folder.is_dir():
         raise UserError(f"--from-folder {from_folder} is not a folder")
+    console = _output.results()
+    files = [file for benchmark in ([name] if name else list_benchmarks()) for file in card(benchmark).files]
     if not files:
         console.print(f"{name} needs no download.")
-        return 0
+        return
+    failures = _download(files, data_root(root), from_folder, console)
+    if failures:
+        whose = f" of {name}" if name else ""
+        raise UserError(f"{len(failures)} of {len(files)} files{whose} are not here: {', '.join(failures)}")
+
+
+def _download(files: Sequence["RemoteFile"], folder: Path, from_folder: Path | None, console: "Console") -> list[str]:
+    """Fetch files one after the other, telling of each; the paths of those that could not be had."""
+    from xcnorm.data.download import adopt, bytes_bar, fetch, unpack
+
     failures = []
     for file in files:
         if file.unpacks_to and (folder / file.unpacks_to).exists():
             console.print(f"{file.unpacks_to}: already here")
             continue
         try:
-            if from_folder is not None and _offered(file.path, from_folder):
+            if (folder / file.path).exists():
+                path = fetch(file, folder)  # which looks whether it is the right one
+            elif from_folder is not None:
                 path = adopt(file, folder, from_folder)
             else:
                 with bytes_bar(file.path) as progress:
@@ -115,16 +153,10 @@ def download(
             failures.append(file.path)
             console.print(f"[red]{file.path}[/]: {error}", soft_wrap=True)
             if file.urls and file.manual:
-                console.print(file.manual, soft_wrap=True)
+                console.print(file.manual.replace("{root}", str(folder)), soft_wrap=True)
         else:
             console.print(f"[green]{file.path}[/]: here")
-    if failures:
-        raise UserError(f"{len(failures)} of {len(files)} files of {name} are not here: {', '.join(failures)}")
-    return 0
-
-
-def _offered(path: str, folder: Path) -> bool:
-    return any(place.is_file() for place in (folder / path, folder / Path(path).name))
+    return failures
 
 
 @app.command()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from xcnorm.data.download.remote import RemoteFile
 
@@ -21,6 +22,7 @@ class Card:
         licence: The terms of the data, as far as they are known.
         citation: Whom to cite.
         files: What ``xcnorm data download`` fetches; empty where nothing needs to be.
+        contents: MD5 checksums of files that lie in unpacked archives, by their path below the data root.
     """
 
     name: str
@@ -32,3 +34,4 @@ class Card:
     licence: str
     citation: str
     files: tuple[RemoteFile, ...] = ()
+    contents: Mapping[str, str] = field(default_factory=dict)

@@ -59,6 +59,9 @@ class Targets(Mapping[str, Domain]):
     def __getitem__(self, name: str) -> Domain:
         return self._makers[name]()
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers  # without making it
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._makers)
 

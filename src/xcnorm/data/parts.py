@@ -40,7 +40,8 @@ class Part:
     Attributes:
         name: What it is called in messages.
         forms: The forms it may have, best first.
-        remedy: What to do when it is missing; empty where ``xcnorm data download`` fetches it.
+        remedy: What to do when it is missing, with ``{root}`` for the data root; empty where ``xcnorm data download``
+            fetches it.
         target: Whether it is a target, which may be missing.
     """
 
@@ -65,7 +66,8 @@ class Part:
                 absent = [file for file, place in zip(form.files, places, strict=True) if place is None]
                 incomplete = f" ({', '.join(place.name for place in found)} is there, {', '.join(absent)} is not)"
         expected = " or ".join(" + ".join(form.files) for form in self.forms)
-        remedy = self.remedy or f"fetch it with: xcnorm data download {benchmark} --data {root}"
+        remedy = self.remedy or f"fetch it with: xcnorm data download {benchmark} --data {{root}}"
+        remedy = remedy.replace("{root}", str(root))
         raise MissingPartError(f"{self.name} is not in {root}: no {expected}{incomplete}; {remedy}")
 
     def read(self, root: Path, benchmark: str) -> tuple[Any, str]:

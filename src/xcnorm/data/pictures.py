@@ -13,7 +13,7 @@ from xcnorm.data.decode import decode
 from xcnorm.data.places import cache_root
 from xcnorm.data.readers import read_picture
 
-LARGE = 2**31  # bytes; more than that is not held in memory
+LARGE = 2**28  # bytes; more than that is decoded once and for all, and not held in memory
 
 
 def load_pictures(
@@ -21,8 +21,8 @@ def load_pictures(
 ) -> Tensor:
     """Decode pictures into ``(N, 3, H, W)``, uint8.
 
-    A set of more than 2 GiB is decoded into a file in the cache folder and mapped from there; the next time it is only
-    mapped.
+    A set of more than 256 MiB is decoded into a file in the cache folder and mapped from there; the next time it is
+    only mapped.
 
     Args:
         name: What the bar and the file are called.

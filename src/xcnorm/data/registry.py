@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -67,9 +68,19 @@ def load(name: str, root: Path | str | None = None, **options: Any) -> Benchmark
         >>> list(digits.targets)
         ['optdigits', 'mnist_m', 'syn_rendered', 'inverted', 'low_contrast']
     """
-    function = find_benchmark(name).load
-    known = [option for option in inspect.signature(function).parameters if option != "root"]
+    check_options(name, options)
+    benchmark: Benchmark = find_benchmark(name).load(data_root(root), **options)
+    return benchmark
+
+
+def check_options(name: str, options: Iterable[str]) -> None:
+    """Look whether a benchmark has these options.
+
+    Raises:
+        UserError: It has not, or there is no such benchmark.
+    """
+    parameters = inspect.signature(find_benchmark(name).load).parameters
+    known = [option for option in parameters if option != "root"]
     for option in options:
         if option not in known:
             raise UserError(unknown_name(f"option of {name}", option, known))
-    return function(data_root(root), **options)

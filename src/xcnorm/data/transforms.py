@@ -49,6 +49,8 @@ def resize(images: Tensor, size: int, resample: Literal["bilinear", "lanczos"] =
     if resample not in _FILTERS:
         raise UserError(unknown_name("resample", resample, _FILTERS))
     height, width = images.shape[2:]
+    if height == width == size:
+        return images.clone()
     rows = _coefficients(width, size, resample).mT.to(images.device)
     columns = _coefficients(height, size, resample).to(images.device)
     result = images.new_empty(*images.shape[:2], size, size)

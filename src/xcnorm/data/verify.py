@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xcnorm.data.card import Card
 from xcnorm.data.domain import Benchmark, LabelledImages
-from xcnorm.data.download import check
+from xcnorm.data.download import RemoteFile, check
 from xcnorm.data.parts import Finding, MissingPartError, Part
 from xcnorm.data.registry import find_benchmark
 from xcnorm.errors import UserError
@@ -17,19 +17,19 @@ def verify(name: str, root: Path) -> Iterator[Finding]:
     """Look at each part of a benchmark: checksums where they were published, then reading all of it.
 
     A benchmark that is made here instead of read is made once, to see that it can be; one that has a function `verify`
-    of its own is asked.
+    of its own is asked as well.
 
     Args:
         name: Of the benchmark.
         root: The folder that holds the data.
     """
     module = find_benchmark(name)
+    for part in module.PARTS:
+        yield _read(module.CARD, part, root)
     if hasattr(module, "verify"):
         yield from module.verify(root)
     elif not module.PARTS:
         yield _made(module.CARD, module.load, root)
-    for part in module.PARTS:
-        yield _read(module.CARD, part, root)
 
 
 def _read(card: Card, part: Part, root: Path) -> Finding:
@@ -39,6 +39,9 @@ def _read(card: Card, part: Part, root: Path) -> Finding:
         for path in paths:
             if path.name in published:
                 check(path, published[path.name])
+            for inside, md5 in card.contents.items():
+                if Path(inside).parts[0] == path.name and path.is_dir():
+                    check(path.parent / inside, RemoteFile(inside, md5=md5))
         data, _ = part.read(root, card.name)
     except MissingPartError as error:
         return Finding(part.name, "missing", part.target, str(error))

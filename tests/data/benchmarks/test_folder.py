@@ -140,7 +140,13 @@ def test_one_picture_of_a_class_is_not_enough(root):
 
 def test_verify_opens_every_picture(root, capsys):
     assert main(["data", "verify", "folder", "--data", str(root)]) == 0
-    assert "night: ok: 20 pictures of 2 classes" in capsys.readouterr().out
+    assert "night: ok: 20 pictures of 2 classes; can be the source" in capsys.readouterr().out
+    put(root / "night" / "bird" / "1.png")
+    assert main(["data", "verify", "folder", "--data", str(root)]) == 0
+    assert "no source, because it lacks 'bird'" in capsys.readouterr().out
+    put(root / "day" / "fish" / "1.png")
+    assert main(["data", "verify", "folder", "--data", str(root)]) == 2
+    assert "no domain has all classes" in capsys.readouterr().out
     (root / "night" / "dog" / "x.png").write_bytes(np.random.default_rng(0).bytes(100))
     assert main(["data", "verify", "folder", "--data", str(root)]) == 2
     assert "x.png" in capsys.readouterr().out

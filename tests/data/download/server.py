@@ -19,6 +19,7 @@ class Mirror(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.log = []
+        self.tag = '"one"'
         self.resting = threading.Event()  # ends the sleep of stalled answers
 
     def url(self, path):
@@ -63,6 +64,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def fine(self):
         self.send(DATA)
+
+    def tagged(self):
+        """Breaks off in the middle the first time; says which version it has, and minds If-Range."""
+        first = [path for path, _ in self.server.log].count(self.path.strip("/")) == 1
+        start = self.offset() if self.headers["If-Range"] == self.server.tag else 0
+        if start:
+            self.start(206, len(DATA) - start, Content_Range=f"bytes {start}-{len(DATA) - 1}/{len(DATA)}")
+        else:
+            self.start(200, len(DATA), ETag=self.server.tag)
+        self.wfile.write(DATA[start : len(DATA) // 2] if first else DATA[start:])
 
     def wrong(self):
         self.send(WRONG)

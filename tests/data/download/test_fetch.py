@@ -234,6 +234,22 @@ def test_without_a_checksum_mirrors_are_not_mixed(server, tmp_path):
     assert (tmp_path / "set" / "data.bin").read_bytes() == DATA
 
 
+def test_without_a_checksum_the_same_version_is_resumed(server, tmp_path):
+    fetch(unchecked(server, "tagged"), tmp_path)
+    assert server.log == [("tagged", None), ("tagged", f"bytes={HALF}-")]
+    assert (tmp_path / "set" / "data.bin").read_bytes() == DATA
+    assert files(tmp_path) == ["data.bin"]
+
+
+@pytest.mark.parametrize("origin", ['{url}\n"another"', 'http://127.0.0.1/other\n"one"', "nonsense"])
+def test_without_a_checksum_another_version_is_not(server, tmp_path, origin):
+    left_over(tmp_path, WRONG[:HALF])
+    (tmp_path / "set" / "data.bin.part.origin").write_text(origin.format(url=server.url("tagged")))
+    server.log.append(("tagged", "before"))  # so that it does not break off
+    assert fetch(unchecked(server, "tagged"), tmp_path).read_bytes() == DATA
+    assert files(tmp_path) == ["data.bin"]
+
+
 @pytest.mark.parametrize("manner", ["fine", "chunked", "truncates-once"])
 def test_an_unknown_file_is_accepted_if_its_length_was_met(server, tmp_path, manner):
     assert fetch(unchecked(server, manner), tmp_path).read_bytes() == DATA

@@ -42,12 +42,12 @@ CARD = Card(
 
 
 def _verify(table_file: Path) -> LabelledImages:
-    """Every patch named in the table must be there; opening all 455,954 would take many minutes."""
+    """Every patch named in the table must be there and hold something; opening all 455,954 would take many minutes."""
     folder = table_file.parent
     table = read_metadata(folder)
     for path in table.paths:
-        if not (folder / path).exists():
-            raise UserError(f"{folder} lacks {path}, which its metadata.csv names; unpack the archive again")
+        if not (folder / path).is_file() or not (folder / path).stat().st_size:
+            raise UserError(f"{folder} lacks {path}, or it is empty; unpack the archive again")
     return LabelledImages(torch.empty(len(table.paths), 0), torch.from_numpy(table.labels))
 
 
@@ -58,7 +58,7 @@ def load(root: Path, *, source: int = 0) -> Benchmark:
     """Load one hospital as the source and the others as targets.
 
     The source's validation images are those that the table's split column marks, about one in ten; a target is all of
-    its hospital's images. The first time, each hospital's patches are decoded into a file in the cache folder.
+    its hospital's images. The first time, patches are decoded into files in the cache folder.
 
     Args:
         root: The folder that holds ``camelyon17_v1.0``.

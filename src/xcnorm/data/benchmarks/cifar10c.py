@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from xcnorm.data.corruptions import names
 from xcnorm.data.domain import Benchmark, Domain, LabelledImages, Targets
 from xcnorm.data.download.remote import RemoteFile
 from xcnorm.data.grid import SEVERITIES, corrupted_targets
-from xcnorm.data.parts import Form, MissingPartError, Part
+from xcnorm.data.parts import Finding, Form, MissingPartError, Part
 from xcnorm.data.readers import (
     is_picture,
     list_cifar10c,
@@ -56,6 +57,14 @@ CARD = Card(
             unpacks_to="CIFAR-10-C",
         ),
     ),
+    contents={
+        "cifar-10-batches-py/data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "cifar-10-batches-py/data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "cifar-10-batches-py/data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "cifar-10-batches-py/data_batch_4": "634d18415352ddfa80567beed471001a",
+        "cifar-10-batches-py/data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+        "cifar-10-batches-py/test_batch": "40351d587109b95175f43aff81a1287e",
+    },
 )
 
 
@@ -66,9 +75,10 @@ def _read_several(*paths: Path) -> LabelledImages:
 
 def _read_grid(path: Path) -> Path:
     """The published files are too large to be read whole; look at each one's shape and labels instead."""
-    for name in list_cifar10c(path):
-        read_cifar10c(path, name, SEVERITIES[-1])
-    return path
+    folder = path.parent if path.name == "labels.npy" else path
+    for name in list_cifar10c(folder):
+        read_cifar10c(folder, name, SEVERITIES[-1])
+    return folder
 
 
 def _read_frost(folder: Path) -> dict[str, torch.Tensor]:
@@ -92,7 +102,11 @@ _TRAIN = Part(
     ),
 )
 _TEST = Part("CIFAR-10 (test)", (*_cifar(("test_batch",)), Form(("cifar10_test.npz",), read_npz, count=10000)))
-_GRID = Part("CIFAR-10-C", tuple(Form((file,), _read_grid) for file in ("CIFAR-10-C", "CIFAR-10-C.tar")), target=True)
+_GRID = Part(
+    "CIFAR-10-C",
+    (Form(("CIFAR-10-C/labels.npy",), _read_grid), Form(("CIFAR-10-C.tar",), _read_grid)),
+    target=True,
+)
 _FROST = Part(
     "frost pictures",
     (Form(("frost",), _read_frost), Form(("frost_overlays.npz",), read_pictures_npz)),
@@ -127,17 +141,12 @@ def load(root: Path, *, grid: str = "auto", seed: int = 0) -> Benchmark:
         targets = corrupted_targets(test, seed=seed, frost=frost_pictures(root))
     else:
         title = CARD.title
-        there = list_cifar10c(folder)
-        absent = [name for name in names() if name not in there]
-        missing = {name: f"{folder} has no {name}.npy; unpack the archive again" for name in absent}
-        targets = Targets(
-            {
-                f"{name}/{severity}": partial(_official, folder, name, severity)
-                for name in names()
-                if name in there
-                for severity in SEVERITIES
-            }
-        )
+        missing = _absent(folder)
+        there = [name for name in names() if name not in missing]
+        for name in there[:1]:
+            if not torch.equal(read_cifar10c(folder, name, 1).labels, test.labels):
+                raise UserError(f"{folder} belongs to other images: its labels are not those of CIFAR-10's test set")
+        targets = Targets({f"{name}/{s}": partial(_official, folder, name, s) for name in there for s in SEVERITIES})
     return Benchmark(
         CARD,
         title,
@@ -147,6 +156,25 @@ def load(root: Path, *, grid: str = "auto", seed: int = 0) -> Benchmark:
         targets=targets,
         missing=missing,
     )
+
+
+def verify(root: Path) -> Iterator[Finding]:
+    """Say which corruptions the published files lack, if they are there at all.
+
+    Args:
+        root: The folder that holds the data.
+    """
+    try:
+        folder, _ = _GRID.read(root, CARD.name)
+    except UserError:  # missing or damaged, which was said before
+        return
+    for name, reason in _absent(folder).items():
+        yield Finding(f"CIFAR-10-C {name}", "missing", True, reason)
+
+
+def _absent(folder: Path) -> dict[str, str]:
+    there = list_cifar10c(folder)
+    return {name: f"{folder} has no {name}.npy; unpack the archive again" for name in names() if name not in there}
 
 
 def frost_pictures(root: Path) -> tuple[torch.Tensor, ...] | None:

@@ -30,7 +30,7 @@ def load(root: Path, *, seed: int = 0) -> Benchmark:
         root: Not looked at.
         seed: Seed of the corruptions.
     """
-    train, held_out = (LabelledImages(part.images.expand(-1, 3, -1, -1), part.labels) for part in split_digits())
+    train, held_out = (LabelledImages(part.images.repeat(1, 3, 1, 1), part.labels) for part in split_digits())
     return Benchmark(
         CARD,
         CARD.title,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,11 +34,11 @@ _KERAS = "https://github.com/VanushVaswani/keras_mnistm/releases/download/1.0/"
 _GANIN = "http://yaroslav.ganin.net"
 _SYN_REMEDY = (
     f"open {_GANIN} in a browser, fetch SynthDigits.zip from the drive folder that it links, unzip it, and run: "
-    "xcnorm data download digits --from-folder FOLDER"
+    "xcnorm data download digits --data {root} --from-folder FOLDER"
 )
 _MNIST_M_REMEDY = (
     f"open {_GANIN} in a browser, fetch mnist_m.tar.gz from the drive folder that it links, and run: "
-    'xcnorm data download digits --from-folder FOLDER (or use the option mnist_m="keras_10000")'
+    'xcnorm data download digits --data {root} --from-folder FOLDER (or use the option mnist_m="keras_10000")'
 )
 
 
@@ -126,7 +127,17 @@ _USPS_TEST = Part(
     ),
     target=True,
 )
-PARTS = (_TRAIN, _TEST, _SVHN, _MNIST_M, _SYN, _USPS_TEST)
+
+
+def _keras_mnist_m(labels: torch.Tensor) -> Part:
+    """The later MNIST-M, whose file has no labels of its own: they are those of MNIST's test set."""
+    read = partial(read_mnist_m_keras, labels=labels)
+    return Part("MNIST-M (keras)", (Form(("keras_mnistm.pkl.gz",), read, count=10000),), target=True)
+
+
+PARTS = (_TRAIN, _TEST, _SVHN, _MNIST_M, _keras_mnist_m(torch.zeros(10000, dtype=torch.int64)), _SYN, _USPS_TEST)
+
+Resample = Literal["bilinear", "lanczos"]
 
 _SUBSETS = {"first_10000": (0, 10000), "tf_5000_15000": (5000, 15000)}
 _RENDERED = 9553  # as many as SYN has
@@ -136,7 +147,7 @@ def load(
     root: Path,
     *,
     subset: str = "first_10000",
-    resample: Literal["bilinear", "lanczos"] = "bilinear",
+    resample: Resample = "bilinear",
     mnist_m: str = "original_9001",
 ) -> Benchmark:
     """Load MNIST as the source and whatever targets are there.
@@ -163,15 +174,15 @@ def load(
         )
     parts = {"svhn": _SVHN, "mnist_m": _MNIST_M, "syn": _SYN, "usps": _USPS_TEST}
     if mnist_m == "keras_10000":
-        parts["mnist_m"] = _keras_mnist_m(test)
+        parts["mnist_m"] = _keras_mnist_m(test.labels)
     domains, missing = {}, {}
-    for name, part in parts.items():
+    with ThreadPoolExecutor(len(parts)) as pool:  # unpacking and decoding take most of the time, and go in parallel
+        reading = {name: pool.submit(_read, name, part, root, resample) for name, part in parts.items()}
+    for name, target in reading.items():
         try:
-            data, note = part.read(root, CARD.name)
+            domains[name] = target.result()
         except MissingPartError as error:
             missing[name] = str(error)
-        else:
-            domains[name] = _domain(name, data, resample, note)
     makers: dict[str, Callable[[], Domain]] = {name: partial(domains.__getitem__, name) for name in domains}
     if find_spec("matplotlib") is None:
         missing["syn_rendered"] = 'its fonts come with matplotlib; install it with: pip install "xcnorm[report]"'
@@ -194,11 +205,10 @@ def _rendered() -> Domain:
     return Domain("syn_rendered", render_syn(labels, pixels=CARD.pixels), labels, "rendered by xcnorm")
 
 
-def _keras_mnist_m(test: LabelledImages) -> Part:
-    """The later MNIST-M, whose file has no labels of its own: they are those of MNIST's test set."""
-    read = partial(read_mnist_m_keras, labels=test.labels)
-    return Part("MNIST-M (keras)", (Form(("keras_mnistm.pkl.gz",), read, count=10000),), target=True)
+def _read(name: str, part: Part, root: Path, resample: Resample) -> Domain:
+    data, note = part.read(root, CARD.name)
+    return _domain(name, data, resample, note)
 
 
-def _domain(name: str, data: LabelledImages, resample: Literal["bilinear", "lanczos"], note: str = "") -> Domain:
+def _domain(name: str, data: LabelledImages, resample: Resample, note: str = "") -> Domain:
     return Domain(name, resize(data.images, CARD.pixels, resample), data.labels, note)

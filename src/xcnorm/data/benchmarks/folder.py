@@ -97,13 +97,17 @@ def load(
 
 
 def verify(root: Path) -> Iterator[Finding]:
-    """Open every picture, domain by domain.
+    """Open every picture, domain by domain, and say which domain knows all classes and can be the source.
 
     Args:
         root: The folder of domains.
     """
-    for name, found in _domains(root).items():
+    domains = _domains(root)
+    every = {label for found in domains.values() for label in found}
+    for name, found in domains.items():
         paths = [path for of_class in found.values() for path in of_class]
+        absent = ", ".join(map(repr, sorted(every - set(found))))
+        source = f"; no source, because it lacks {absent}" if absent else "; can be the source"
         try:
             with counting_bar(f"opening {name}", len(paths)) as advance:
                 for path in paths:
@@ -112,7 +116,9 @@ def verify(root: Path) -> Iterator[Finding]:
         except UserError as error:
             yield Finding(name, "damaged", False, str(error))
         else:
-            yield Finding(name, "ok", False, f"{len(paths):,} pictures of {len(found)} classes")
+            yield Finding(name, "ok", False, f"{len(paths):,} pictures of {len(found)} classes{source}")
+    if not any(set(found) == every for found in domains.values()):
+        yield Finding("source", "damaged", False, "no domain has all classes; remove those that the source lacks")
 
 
 Classes = dict[str, list[Path]]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from xcnorm.data.corruptions.corruption import Corruption, Fields, Shape
+from xcnorm.data.corruptions.frost import with_pictures
 from xcnorm.data.streams import Stream
 from xcnorm.errors import UserError, unknown_name
 
@@ -78,11 +79,7 @@ def corrupt(
     Raises:
         UserError: The name, the severity or the images are not as described above.
     """
-    corruption, chosen = _look_up(name, severity, images, constants)
-    if frost is not None:
-        if name != "frost":
-            raise UserError(f"frost pictures are for the corruption 'frost', not for {name!r}")
-        corruption = import_module("xcnorm.data.corruptions.frost").with_pictures(frost)
+    corruption, chosen = _look_up(name, severity, images, constants, frost)
     if index is None:
         index = torch.arange(len(images))
     if index.shape != images.shape[:1] or index.dtype != torch.int64:
@@ -121,16 +118,30 @@ def draw(
     return corruption.draw(Stream(seed, f"corruption/{name}", index), shape, chosen)
 
 
-def apply(images: Tensor, name: str, severity: int, fields: Fields, *, constants: str | None = None) -> Tensor:
+def apply(
+    images: Tensor,
+    name: str,
+    severity: int,
+    fields: Fields,
+    *,
+    constants: str | None = None,
+    frost: tuple[Tensor, ...] | None = None,
+) -> Tensor:
     """Corrupt images with fields drawn before by `draw`, on the same device; otherwise like `corrupt`."""
-    corruption, chosen = _look_up(name, severity, images, constants)
+    corruption, chosen = _look_up(name, severity, images, constants, frost)
     return _run(corruption, images, fields, chosen)
 
 
-def _look_up(name: str, severity: int, images: Tensor, constants: str | None) -> tuple[Corruption, Any]:
+def _look_up(
+    name: str,
+    severity: int,
+    images: Tensor,
+    constants: str | None,
+    frost: tuple[Tensor, ...] | None = None,
+) -> tuple[Corruption, Any]:
     if name not in _registry():
         raise UserError(unknown_name("corruption", name, _registry()))
-    if severity not in range(1, 6):
+    if type(severity) is not int or not 1 <= severity <= 5:
         raise UserError(f"severity must be 1, 2, 3, 4 or 5, not {severity!r}")
     if images.ndim != 4 or images.shape[1] not in (1, 3):
         raise UserError(f"images must be (N, C, H, W) with one or three channels, not {tuple(images.shape)}")
@@ -142,7 +153,9 @@ def _look_up(name: str, severity: int, images: Tensor, constants: str | None) ->
         constants = "cifar" if min(images.shape[2:]) < _SMALL else "imagenet"
     if constants not in ("cifar", "imagenet"):
         raise UserError(unknown_name("constants", constants, ("cifar", "imagenet")))
-    corruption = _registry()[name]
+    if frost is not None and name != "frost":
+        raise UserError(f"frost pictures are for the corruption 'frost', not for {name!r}")
+    corruption = _registry()[name] if frost is None else with_pictures(frost)
     return corruption, getattr(corruption, constants)[severity - 1]
 
 

@@ -48,9 +48,11 @@ def fetch(file: RemoteFile, root: Path, *, progress: Progress = silent, timeout:
     if _is_there(target, file):
         return target
     if not file.urls:
-        raise UserError(f"{file.path} cannot be fetched by a program: {file.manual}")
+        manual = file.manual.replace("{root}", str(root))
+        raise UserError(f"{file.path} cannot be fetched by a program: {manual}")
     with arriving(target, file.size) as handle:
-        _ask_all(file, handle, progress, timeout)
+        _ask_all(file, root, handle, progress, timeout)
+        _Origin(handle).forget()
     return target
 
 
@@ -77,11 +79,43 @@ class _FailedError(Exception):
         self.afresh = afresh
 
 
-def _ask_all(file: RemoteFile, handle: io.BufferedRandom, progress: Progress, timeout: float) -> None:
+class _Origin:
+    """Where a file without a published checksum began to arrive from, noted beside it.
+
+    Nothing else would tell if the beginning of one mirror's file did not fit the end of another's, or of a later
+    version.
+
+    Args:
+        handle: The ``.part``.
+    """
+
+    def __init__(self, handle: io.BufferedRandom) -> None:
+        self._path = Path(f"{handle.name}.origin")
+
+    def note(self, url: str, response: HTTPResponse) -> None:
+        """Note which version of the file begins to arrive, if the mirror says."""
+        version = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
+        if version and not version.startswith("W/"):  # a weak tag does not promise the same bytes
+            self._path.write_text(f"{url}\n{version}", encoding="utf-8")
+
+    def version(self, url: str) -> str:
+        """The version that arrived from this mirror; empty if none did that can be asked for again."""
+        try:
+            began, version = self._path.read_text(encoding="utf-8").split("\n")
+        except (OSError, ValueError):
+            return ""
+        return version if began == url else ""
+
+    def forget(self) -> None:
+        """Nothing has arrived, or everything."""
+        self._path.unlink(missing_ok=True)
+
+
+def _ask_all(file: RemoteFile, root: Path, handle: io.BufferedRandom, progress: Progress, timeout: float) -> None:
     reasons = []
     for url in file.urls:
-        if file.md5 is None and file.sha256 is None:
-            _empty(handle)  # nothing would tell if the beginning of one mirror did not fit the end of another
+        if not _has_checksum(file) and not _Origin(handle).version(url):
+            _empty(handle)
         for _ in range(_TRIES):
             try:
                 _ask(url, file, handle, progress, timeout)
@@ -95,24 +129,32 @@ def _ask_all(file: RemoteFile, handle: io.BufferedRandom, progress: Progress, ti
         reasons.append(reason)
     raise UserError(
         f"could not fetch {file.path} ({'; '.join(reasons)}); try again later, or fetch it by hand from {file.urls[0]} "
-        "and run `xcnorm data download NAME --from-folder DIR`"
+        f"and run: xcnorm data download BENCHMARK --data {root} --from-folder FOLDER"
     )
+
+
+def _has_checksum(file: RemoteFile) -> bool:
+    return file.md5 is not None or file.sha256 is not None
 
 
 def _empty(handle: io.BufferedRandom) -> None:
     if handle.seek(0, os.SEEK_END):
         handle.truncate(0)
+    _Origin(handle).forget()
 
 
 def _ask(url: str, file: RemoteFile, handle: io.BufferedRandom, progress: Progress, timeout: float) -> None:
     """Complete what is in the handle from one mirror, and check it."""
     start = handle.seek(0, os.SEEK_END)
     if start != file.size:  # else only the check was missing
-        with _open(url, start, timeout) as response:
+        version = "" if _has_checksum(file) else _Origin(handle).version(url)
+        with _open(url, start, timeout, version) as response:
             start, total = _span(response, start)
             _check_offer(response, total, file)
             if start == 0:
                 _empty(handle)
+                if not _has_checksum(file):
+                    _Origin(handle).note(url, response)
             have = start
             whole = total if file.size is None else file.size
             for chunk in _chunks(response, timeout):
@@ -131,10 +173,12 @@ def _ask(url: str, file: RemoteFile, handle: io.BufferedRandom, progress: Progre
         raise _FailedError(f"not the published file, {wrong}", again=start > 0, afresh=True)
 
 
-def _open(url: str, start: int, timeout: float) -> HTTPResponse:
+def _open(url: str, start: int, timeout: float, version: str) -> HTTPResponse:
     request = Request(url, headers={"User-Agent": f"xcnorm/{__version__}"})
     if start:
         request.add_header("Range", f"bytes={start}-")
+        if version:
+            request.add_header("If-Range", version)  # a mirror with another version then sends that from its beginning
     try:
         response: HTTPResponse = build_opener(_Redirects).open(request, timeout=timeout)
     except HTTPError as error:
@@ -179,7 +223,7 @@ def _check_offer(response: HTTPResponse, total: int | None, file: RemoteFile) ->
         raise _FailedError(_PAGE)
     if file.size is not None and total is not None and total > file.size:
         raise _FailedError(f"offers {total:,} bytes, not {file.size:,}")
-    known = file.size is not None or file.md5 is not None or file.sha256 is not None
+    known = file.size is not None or _has_checksum(file)
     if not known and total is None and not response.chunked:
         raise _FailedError("does not say how long the file is")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-import xcnorm
+from xcnorm._version import __version__
 
 
 def environment(device: str) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def environment(device: str) -> dict[str, Any]:
         device: What was measured: ``"cpu"`` or ``"cuda"``.
     """
     return {
-        "xcnorm": xcnorm.__version__,
+        "xcnorm": __version__,
         "commit": _commit() or "unknown",
         "torch": torch.__version__,
         "python": platform.python_version(),
