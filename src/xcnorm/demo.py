@@ -69,7 +69,7 @@ class DemoResult:
         console.print(table)
         times = ", ".join(f"{NETWORKS[network]} {seconds:.0f} s" for network, seconds in self.seconds.items())
         console.print(f"{self.iterations} steps of {_BATCH} images, seed {self.seed}; {times}.", soft_wrap=True)
-        console.print(f"Figure: {self.figure}", soft_wrap=True)
+        console.print(f"Figure: {self.figure}", soft_wrap=True, markup=False)
 
 
 def run(out: Path, *, iterations: int, seed: int, console: Console) -> DemoResult:

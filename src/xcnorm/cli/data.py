@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from xcnorm.cli import _output
 from xcnorm.errors import UserError
@@ -66,7 +67,7 @@ def list_benchmarks(
             grid.add_row("file", f"{file['path']} ({size}) {', '.join(file['urls']) or 'to be fetched by hand'}")
         console.print(grid)
         return
-    table = Table(title=f"Benchmarks; data in {folder}", show_lines=True)
+    table = Table(title=f"Benchmarks; data in {escape(str(folder))}", show_lines=True)
     table.add_column("name", no_wrap=True)
     table.add_column("what it is", ratio=1)
     table.add_column("data")
@@ -112,13 +113,15 @@ def download(
     With --from-folder nothing is fetched over the network.
     """
     from xcnorm.data.places import data_root
-    from xcnorm.data.registry import card, list_benchmarks
+    from xcnorm.data.registry import card, find_benchmark, list_benchmarks
 
     if from_folder is not None and not from_folder.is_dir():
         raise UserError(f"--from-folder {from_folder} is not a folder")
     console = _output.results()
     files = [file for benchmark in ([name] if name else list_benchmarks()) for file in card(benchmark).files]
-    if not files:
+    if name and not files:
+        for part in find_benchmark(name).PARTS:
+            part.find(data_root(root), name)  # says what to do if it is missing
         console.print(f"{name} needs no download.")
         return
     failures = _download(files, data_root(root), from_folder, console)
@@ -151,9 +154,9 @@ def _download(files: Sequence["RemoteFile"], folder: Path, from_folder: Path | N
                     raise UserError(f"{path} was unpacked, but holds no {file.unpacks_to}; it is not what was expected")
         except UserError as error:
             failures.append(file.path)
-            console.print(f"[red]{file.path}[/]: {error}", soft_wrap=True)
+            console.print(f"[red]{file.path}[/]: {escape(str(error))}", soft_wrap=True)
             if file.urls and file.manual:
-                console.print(file.manual.replace("{root}", str(folder)), soft_wrap=True)
+                console.print(escape(file.manual.replace("{root}", str(folder))), soft_wrap=True)
         else:
             console.print(f"[green]{file.path}[/]: here")
     return failures
@@ -190,7 +193,7 @@ def verify(
             bad += finding.state == "damaged" or (finding.state == "missing" and bool(name) and not finding.target)
             if not json:
                 state = f"[{colours[finding.state]}]{finding.state}[/]"
-                console.print(f"{benchmark}: {finding.part}: {state}: {finding.detail}", soft_wrap=True)
+                console.print(f"{benchmark}: {finding.part}: {state}: {escape(finding.detail)}", soft_wrap=True)
     if json:
         _output.print_json({"data": str(folder), "benchmarks": found})
     return 2 if bad else 0

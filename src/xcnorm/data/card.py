@@ -22,7 +22,7 @@ class Card:
         licence: The terms of the data, as far as they are known.
         citation: Whom to cite.
         files: What ``xcnorm data download`` fetches; empty where nothing needs to be.
-        contents: MD5 checksums of files that lie in unpacked archives, by their path below the data root.
+        contents: MD5 checksums of files that lie in unpacked archives, by their name.
     """
 
     name: str

@@ -13,13 +13,17 @@ import os
 import secrets
 import shutil
 import signal
+import sys
 import tempfile
+import threading
+import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,9 +52,6 @@ def decode(
     With `out`, the pictures go to a file in NumPy's format, ``(N, H, W, 3)``, and the tensor is a view of it as in
     `open_decoded`. If that file holds the same list of pictures at the same size already, nothing is decoded; the
     pictures themselves are not looked at again. If it holds anything else, it is replaced.
-
-    A script that decodes many pictures must do so below ``if __name__ == "__main__":``, as with all processes that
-    Python starts.
 
     Args:
         paths: The picture files.
@@ -179,21 +180,42 @@ def _fill(part: Path, paths: Sequence[Path], pixels: int | None, workers: int, p
         return
     # Spawned, not forked: a fork inherits the locks of torch's threads without the threads that would release them.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(workers, len(jobs)), context, initializer=_leave_interrupts_to_the_parent)
+    pool = ProcessPoolExecutor(min(workers, len(jobs)), context, initializer=_begin_work, initargs=(os.getpid(),))
     try:
-        for done in as_completed([pool.submit(_decode_chunk, *job) for job in jobs]):
+        with _without_main():
+            chunks = [pool.submit(_decode_chunk, *job) for job in jobs]
+        for done in as_completed(chunks):
             progress(done.result())
     except BrokenProcessPool as error:
-        raise UserError(
-            "a process that decoded pictures died, perhaps killed for lack of memory; try again with fewer workers"
-        ) from error
+        raise UserError("a process that decoded pictures died, perhaps killed for lack of memory; try again") from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _leave_interrupts_to_the_parent() -> None:
-    # Ctrl-C reaches every process of the terminal; the parent ends the others in good order.
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Start processes that do not run the user's script again, which need not have a guard against that."""
+    main = sys.modules["__main__"]
+    hidden: dict[str, Any] = {
+        name: main.__dict__.pop(name) for name in ("__file__", "__spec__") if name in main.__dict__
+    }
+    main.__spec__ = None
+    try:
+        yield
+    finally:
+        main.__dict__.update(hidden)
+
+
+def _begin_work(parent: int) -> None:
+    """Leave Ctrl-C, which reaches every process of the terminal, to the parent, and end when it was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _decode_chunk(part: Path, start: int, paths: Sequence[Path], pixels: int | None, first: Path) -> int:

@@ -43,12 +43,16 @@ class Part:
         remedy: What to do when it is missing, with ``{root}`` for the data root; empty where ``xcnorm data download``
             fetches it.
         target: Whether it is a target, which may be missing.
+        channels: How many channels its images have.
+        classes: How many classes they show.
     """
 
     name: str
     forms: tuple[Form, ...]
     remedy: str = ""
     target: bool = False
+    channels: int = 3
+    classes: int = 10
 
     def find(self, root: Path, benchmark: str) -> tuple[Form, list[Path]]:
         """The first form that is there, and its paths.
@@ -79,11 +83,19 @@ class Part:
         """
         form, paths = self.find(root, benchmark)
         data = form.read(*paths)
-        if isinstance(data, LabelledImages) and form.count not in (None, len(data.labels)):
-            raise UserError(
-                f"{paths[0]} holds {len(data.labels):,} images, but {self.name} has {form.count:,}; fetch it again"
-            )
+        if isinstance(data, LabelledImages):
+            self._check(data, form, paths[0])
         return data, form.note
+
+    def _check(self, data: LabelledImages, form: Form, path: Path) -> None:
+        """Find out whether somebody put another set under this name."""
+        found = f"{path} is not {self.name}"
+        if form.count not in (None, len(data.labels)):
+            raise UserError(f"{found}: it holds {len(data.labels):,} images, not {form.count:,}; fetch it again")
+        if data.images.ndim == 4 and data.images.shape[1] != self.channels:
+            raise UserError(f"{found}: its images have {data.images.shape[1]} channels, not {self.channels}")
+        if len(data.labels) and int(data.labels.max()) >= self.classes:
+            raise UserError(f"{found}: it has a label {int(data.labels.max())}, but {self.classes} classes")
 
 
 @dataclass(frozen=True)

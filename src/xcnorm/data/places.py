@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from xcnorm.errors import UserError
+
 
 def data_root(given: Path | str | None = None) -> Path:
     """The folder that holds the data: the one given, else ``XCNORM_DATA``, else one below the user's cache folder."""
-    chosen = given or os.environ.get("XCNORM_DATA") or cache_root() / "data"
-    return Path(chosen).expanduser()
+    return _path(given or os.environ.get("XCNORM_DATA") or cache_root() / "data")
 
 
 def cache_root() -> Path:
@@ -17,5 +18,11 @@ def cache_root() -> Path:
 
     It is named by ``XCNORM_CACHE``; unless that is set, it is ``xcnorm`` below the user's cache folder.
     """
-    chosen = os.environ.get("XCNORM_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "xcnorm"
-    return Path(chosen).expanduser()
+    return _path(os.environ.get("XCNORM_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "xcnorm")
+
+
+def _path(chosen: Path | str) -> Path:
+    try:
+        return Path(chosen).expanduser()
+    except RuntimeError as error:  # of whom there is no home
+        raise UserError(f"{chosen} is nobody's folder; write the path in full") from error

@@ -68,8 +68,24 @@ def test_an_array_of_another_length(root):
         arrays = dict(file)
     arrays["slide"] = arrays["slide"][:-1]
     np.savez(path, **arrays)
-    with pytest.raises(UserError, match="another length"):
+    with pytest.raises(UserError, match="slide must be a whole number for each of 300 images"):
         data.load("breakhis", root)
+
+
+@pytest.mark.parametrize("groups", [np.zeros(300, np.uint8), np.full(300, "pale")])
+def test_groups_that_make_no_sense(root, groups):
+    path = root / "breakhis400x_96x96.npz"
+    with np.load(path) as file:
+        arrays = dict(file)
+    arrays["stain_group"] = groups
+    np.savez(path, **arrays)
+    with pytest.raises(UserError, match="stain"):
+        data.load("breakhis", root)
+
+
+def test_some_slides_are_left_to_train_on(root):
+    benchmark = data.load("breakhis", root, source="strong", validation=0.99)
+    assert benchmark.train.labels.unique().tolist() == [0, 1]
 
 
 def test_labels_follow_images(root):

@@ -67,6 +67,24 @@ def test_a_patch_that_is_missing(root):
         data.load("camelyon17", root)
 
 
+def test_a_table_that_was_cut_short_is_noticed(root):
+    path = root / "camelyon17_v1.0" / "metadata.csv"
+    kept = [line for line in path.read_text().splitlines(keepends=True) if line.split(",")[7] not in ("3", "4")]
+    path.write_text("".join(kept))
+    benchmark = data.load("camelyon17", root)
+    assert list(benchmark.missing) == ["centre3", "centre4"]
+    assert "455,954 were published" in benchmark.warnings[0]
+
+
+@pytest.mark.parametrize("change", [lambda line: line[:-2] + "7\n", lambda line: line + line])
+def test_a_table_that_makes_no_sense(root, change):
+    path = root / "camelyon17_v1.0" / "metadata.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:-1], change(lines[-1])]))
+    with pytest.raises(UserError, match=r"metadata\.csv"):
+        data.load("camelyon17", root)
+
+
 def test_it_is_not_there(tmp_path):
     with pytest.raises(UserError, match="xcnorm data download camelyon17"):
         data.load("camelyon17", tmp_path)

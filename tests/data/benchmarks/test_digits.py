@@ -72,7 +72,7 @@ def test_another_number_of_images_is_an_error(root, tmp_path):
         (tmp_path / file.name).symlink_to(file)
     (tmp_path / "usps_test.npz").unlink()
     (tmp_path / "usps_test.npz").symlink_to(root / "mnist_m_test.npz")
-    with pytest.raises(UserError, match=r"usps_test\.npz holds 9,001 images, but USPS has 2,007"):
+    with pytest.raises(UserError, match=r"usps_test\.npz is not USPS: it holds 9,001 images, not 2,007"):
         data.load("digits", tmp_path)
 
 

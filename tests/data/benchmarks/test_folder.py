@@ -91,6 +91,25 @@ def test_sizes_differ(root):
     assert data.load("folder", root, source="day", pixels=16).train.images.shape[2:] == (16, 16)
 
 
+def test_sizes_differ_between_domains(root):
+    for path in (root / "night").rglob("*.png"):
+        put(path, size=(24, 24))
+    with pytest.raises(UserError, match=r"24x24 pixels, but .* 12x12; give a size for all in pixels"):
+        data.load("folder", root, source="day")
+
+
+def test_pictures_beside_class_folders(root):
+    put(root / "day" / "stray.png")
+    with pytest.raises(UserError, match=r"holds pictures and .* holds folders of pictures"):
+        data.load("folder", root, source="day")
+
+
+def test_folders_inside_a_class(root):
+    put(root / "day" / "cat" / "more" / "1.png")
+    with pytest.raises(UserError, match="is a folder among pictures"):
+        data.load("folder", root, source="day")
+
+
 def test_no_picture_inside(root):
     (root / "day" / "cat" / "0.png").write_text("not a picture")
     with pytest.raises(UserError, match=r"0\.png"):

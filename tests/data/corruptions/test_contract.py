@@ -127,6 +127,8 @@ def test_small_images_get_the_constants_of_cifar():
         ({"images": torch.zeros(1, 2, 32, 32, dtype=torch.uint8)}, "one or three channels"),
         ({"images": torch.zeros(1, 3, 3, 32, dtype=torch.uint8)}, "at least 4 pixels"),
         ({"images": torch.zeros(1, 3, 32, 32, dtype=torch.int64)}, "not torch.int64"),
+        ({"images": torch.full((1, 3, 32, 32), torch.nan)}, "must be finite"),
+        ({"severity": 1.0}, "severity must be"),
         ({"index": torch.arange(3)}, "index must be int64 of shape"),
         ({"index": torch.zeros(2)}, "index must be int64"),
         ({"frost": ()}, "for the corruption 'frost'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,16 +32,27 @@ CARD = Card(
 
 def _read(path: Path) -> tuple[LabelledImages, Tensor, Tensor]:
     data = read_npz(path)
-    group, slide = (torch.from_numpy(read_npz_array(path, name)).long() for name in ("stain_group", "slide"))
-    if not group.shape == slide.shape == data.labels.shape:
-        raise UserError(f"{path} holds {len(data.labels):,} images, but its stain_group or slide has another length")
+    group, slide = (_whole_numbers(path, name, data.labels) for name in ("stain_group", "slide"))
+    for number, stain in enumerate(STAINS):
+        for label, name in enumerate(CARD.classes):
+            if not ((group == number) & (data.labels == label)).any():
+                raise UserError(f"{path} has no {name} images of {stain} stain (stain_group {number}); fetch it again")
     return data, group, slide
+
+
+def _whole_numbers(path: Path, name: str, labels: Tensor) -> Tensor:
+    array = read_npz_array(path, name)
+    if array.dtype.kind not in "iu" or array.shape != labels.shape:
+        found = f"{array.dtype} of {array.shape}"
+        raise UserError(f"{path}: {name} must be a whole number for each of {len(labels):,} images, not {found}")
+    return torch.from_numpy(array.astype(np.int64))
 
 
 _IMAGES = Part(
     "BreakHis",
     (Form(("breakhis400x_96x96.npz",), _read),),
     remedy="it cannot be fetched by xcnorm; pack your own copy with arrays images, labels, stain_group and slide",
+    classes=2,
 )
 PARTS = (_IMAGES,)
 
@@ -64,7 +76,9 @@ def load(root: Path, *, source: str = "medium", validation: float = 0.1, seed: i
     generator = torch.Generator().manual_seed(seed)
     for label in range(len(CARD.classes)):  # a slide shows one class; both must be on both sides
         slides = slide[chosen & (data.labels == label)].unique()
-        count = max(1, round(validation * len(slides)))
+        if len(slides) < 2:
+            raise UserError(f"{source} stain has one slide of class {CARD.classes[label]}; choose another source")
+        count = min(max(1, round(validation * len(slides))), len(slides) - 1)
         held_out |= torch.isin(slide, slides[torch.randperm(len(slides), generator=generator)[:count]])
     masks = {stain: group == number for number, stain in enumerate(STAINS) if stain != source}
     return Benchmark(

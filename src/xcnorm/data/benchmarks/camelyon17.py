@@ -64,21 +64,26 @@ def load(root: Path, *, source: int = 0) -> Benchmark:
         root: The folder that holds ``camelyon17_v1.0``.
         source: The hospital to learn from, 0 to 4.
     """
-    _, (table,) = PARTS[0].find(root, CARD.name)
-    return load_folder(table.parent, source, CARD)
+    form, (table,) = PARTS[0].find(root, CARD.name)
+    return load_folder(table.parent, source, CARD, expected=form.count)
 
 
-def load_folder(folder: Path, source: int, card: Card) -> Benchmark:
+def load_folder(folder: Path, source: int, card: Card, expected: int | None = None) -> Benchmark:
     """Load a set in the layout of WILDS.
 
     Args:
         folder: The folder that holds ``metadata.csv`` and ``patches``.
         source: The hospital to learn from.
         card: Of the benchmark.
+        expected: How many patches were published; fewer or more are a warning.
     """
     if source not in CENTRES:
         raise UserError(f"source must be a centre from 0 to 4, not {source!r}")
     table = read_metadata(folder)
+    if not np.isin(table.split, (0, 1)).all():
+        raise UserError(f"{folder / 'metadata.csv'} has a split other than 0 and 1; fetch it again")
+    if len(set(table.paths)) < len(table.paths):
+        raise UserError(f"{folder / 'metadata.csv'} names a patch twice; fetch it again")
     held_out = table.split == 1
     train, validation = (
         _select(folder, table, source, (table.centre == source) & mask, part)
@@ -88,7 +93,12 @@ def load_folder(folder: Path, source: int, card: Card) -> Benchmark:
     makers = {
         f"centre{centre}": partial(_select, folder, table, centre, table.centre == centre, "all") for centre in others
     }
-    return Benchmark(card, card.title, card.classes, train, validation, Targets(makers))
+    absent = [centre for centre in CENTRES if centre != source and centre not in others]
+    missing = {f"centre{centre}": f"{folder / 'metadata.csv'} has no patches of it" for centre in absent}
+    warnings: tuple[str, ...] = ()
+    if expected not in (None, len(table.paths)):
+        warnings = (f"{folder} names {len(table.paths):,} patches, but {expected:,} were published",)
+    return Benchmark(card, card.title, card.classes, train, validation, Targets(makers), missing, warnings)
 
 
 def _select(folder: Path, table: Metadata, centre: int, mask: np.ndarray, part: str) -> Domain:

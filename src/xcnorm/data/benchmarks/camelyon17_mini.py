@@ -10,6 +10,7 @@ from xcnorm.data.domain import Benchmark
 from xcnorm.data.parts import Part
 from xcnorm.data.places import cache_root
 from xcnorm.data.synthesis import write_wilds
+from xcnorm.errors import UserError
 
 CARD = replace(
     camelyon17.CARD,
@@ -32,5 +33,10 @@ def load(root: Path, *, source: int = 0) -> Benchmark:
         source: The hospital to learn from, 0 to 4.
     """
     folder = cache_root() / "camelyon17-mini-v1"
-    write_wilds(folder, patches_per_cell=40)
+    try:
+        write_wilds(folder, patches_per_cell=40)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {folder}: {error.strerror}; let it be written, or name another folder in XCNORM_CACHE"
+        ) from error
     return camelyon17.load_folder(folder, source, CARD)

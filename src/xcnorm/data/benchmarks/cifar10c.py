@@ -43,7 +43,7 @@ CARD = Card(
             ("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
             size=170498071,
             md5="c58f30108f718f92721af3b95e74349a",
-            unpacks_to="cifar-10-batches-py",
+            unpacks_to="cifar-10-batches-py/test_batch",
         ),
         RemoteFile(
             "CIFAR-10-C.tar",
@@ -54,22 +54,28 @@ CARD = Card(
             size=2918471680,
             md5="56bf5dcef84df0e2308c6dcbcbbd8499",
             sha256="c72763e101c723b7c507b96205f7e938912a5d587376173b825850cf3cb876a7",
-            unpacks_to="CIFAR-10-C",
+            unpacks_to="CIFAR-10-C/labels.npy",
         ),
     ),
     contents={
-        "cifar-10-batches-py/data_batch_1": "c99cafc152244af753f735de768cd75f",
-        "cifar-10-batches-py/data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-        "cifar-10-batches-py/data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-        "cifar-10-batches-py/data_batch_4": "634d18415352ddfa80567beed471001a",
-        "cifar-10-batches-py/data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-        "cifar-10-batches-py/test_batch": "40351d587109b95175f43aff81a1287e",
+        "data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "data_batch_4": "634d18415352ddfa80567beed471001a",
+        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+        "test_batch": "40351d587109b95175f43aff81a1287e",
     },
 )
 
 
 def _read_several(*paths: Path) -> LabelledImages:
     parts = [read_npz(path) for path in paths]
+    for path, part in zip(paths, parts, strict=True):
+        if part.images.shape != parts[0].images.shape:
+            found, first = tuple(part.images.shape), tuple(parts[0].images.shape)
+            raise UserError(f"{path} holds images of {found}, but {paths[0]} of {first}; fetch it again")
+    if len({part.images[0].numpy().tobytes() for part in parts}) < len(parts):
+        raise UserError(f"two of {', '.join(path.name for path in paths)} hold the same images; fetch them again")
     return LabelledImages(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
 
@@ -82,6 +88,8 @@ def _read_grid(path: Path) -> Path:
 
 
 def _read_frost(folder: Path) -> dict[str, torch.Tensor]:
+    if not folder.is_dir():
+        raise UserError(f"{folder} should be a folder with pictures of frost; remove it, or make it one")
     pictures = {path.name: read_picture(path) for path in sorted(folder.iterdir()) if is_picture(path)}
     if not pictures:
         raise UserError(f"{folder} holds no pictures of frost; put some there, or remove it")
@@ -89,8 +97,14 @@ def _read_frost(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def _cifar(batches: tuple[str, ...]) -> tuple[Form, ...]:
-    read, count = partial(read_cifar, batches=batches), 10000 * len(batches)
-    return tuple(Form((file,), read, count=count) for file in ("cifar-10-batches-py", "cifar-10-python.tar.gz"))
+    def read_folder(*paths: Path) -> LabelledImages:
+        return read_cifar(paths[0].parent, batches)
+
+    count = 10000 * len(batches)
+    return (
+        Form(tuple(f"cifar-10-batches-py/{batch}" for batch in batches), read_folder, count=count),
+        Form(("cifar-10-python.tar.gz",), partial(read_cifar, batches=batches), count=count),
+    )
 
 
 _TRAIN = Part(
@@ -143,9 +157,7 @@ def load(root: Path, *, grid: str = "auto", seed: int = 0) -> Benchmark:
         title = CARD.title
         missing = _absent(folder)
         there = [name for name in names() if name not in missing]
-        for name in there[:1]:
-            if not torch.equal(read_cifar10c(folder, name, 1).labels, test.labels):
-                raise UserError(f"{folder} belongs to other images: its labels are not those of CIFAR-10's test set")
+        _check_labels(folder, there, test)
         targets = Targets({f"{name}/{s}": partial(_official, folder, name, s) for name in there for s in SEVERITIES})
     return Benchmark(
         CARD,
@@ -166,10 +178,23 @@ def verify(root: Path) -> Iterator[Finding]:
     """
     try:
         folder, _ = _GRID.read(root, CARD.name)
+        test, _ = _TEST.read(root, CARD.name)
     except UserError:  # missing or damaged, which was said before
         return
-    for name, reason in _absent(folder).items():
+    absent = _absent(folder)
+    for name, reason in absent.items():
         yield Finding(f"CIFAR-10-C {name}", "missing", True, reason)
+    try:
+        _check_labels(folder, [name for name in names() if name not in absent], test)
+    except UserError as error:
+        yield Finding("CIFAR-10-C labels", "damaged", True, str(error))
+
+
+def _check_labels(folder: Path, there: list[str], test: LabelledImages) -> None:
+    """All corruptions share one file of labels, so one of them stands for all."""
+    for severity in SEVERITIES if there else ():
+        if not torch.equal(read_cifar10c(folder, there[0], severity).labels, test.labels):
+            raise UserError(f"{folder} belongs to other images: its labels are not those of CIFAR-10's test set")
 
 
 def _absent(folder: Path) -> dict[str, str]:

@@ -91,8 +91,9 @@ _TRAIN = Part(
         Form(("mnist_train.npz",), read_npz, count=60000),
         Form(("mnist_train10k.npz",), read_npz, count=10000),
     ),
+    channels=1,
 )
-_TEST = Part("MNIST (test)", (*_mnist("t10k", 10000), Form(("mnist_test.npz",), read_npz, count=10000)))
+_TEST = Part("MNIST (test)", (*_mnist("t10k", 10000), Form(("mnist_test.npz",), read_npz, count=10000)), channels=1)
 _SVHN = Part(
     "SVHN",
     (
@@ -126,6 +127,7 @@ _USPS_TEST = Part(
         Form(("usps.h5",), read_usps_h5, count=2007),
     ),
     target=True,
+    channels=1,
 )
 
 

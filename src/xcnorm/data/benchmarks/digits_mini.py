@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from xcnorm.data.embedded import mnist5k, optdigits, photographs
 from xcnorm.data.parts import Part
 from xcnorm.data.synthesis import blend, invert, low_contrast, render_syn
 from xcnorm.data.transforms import resize
+from xcnorm.errors import UserError
 
 CARD = Card(
     name="digits-mini",
@@ -39,25 +41,40 @@ def load(root: Path) -> Benchmark:
     every seed of training meets the same targets.
     """
     train, held_out = split_digits()
-    photos = photographs()
-    rendered = torch.arange(_RENDERED) % 10
-    others = optdigits()
-    domains = (
-        Domain("optdigits", resize(others.images, CARD.pixels), others.labels),
-        Domain("mnist_m", blend(held_out.images, photos), held_out.labels, "blended by xcnorm"),
-        Domain("syn_rendered", render_syn(rendered), rendered, "rendered by xcnorm"),
-        Domain("inverted", invert(held_out.images), held_out.labels),
-        Domain("low_contrast", low_contrast(held_out.images), held_out.labels),
-    )
-    by_name = {domain.name: domain for domain in domains}
+    makers: dict[str, Callable[[], Domain]] = {
+        "optdigits": _optdigits,
+        "mnist_m": lambda: Domain(
+            "mnist_m", blend(held_out.images, photographs()), held_out.labels, "blended by xcnorm"
+        ),
+        "syn_rendered": _syn_rendered,
+        "inverted": lambda: Domain("inverted", invert(held_out.images), held_out.labels),
+        "low_contrast": lambda: Domain("low_contrast", low_contrast(held_out.images), held_out.labels),
+    }
+    domains, missing = {}, {}
+    for name, make in makers.items():
+        try:
+            domains[name] = make()
+        except UserError as error:  # a package that it comes with is missing
+            missing[name] = str(error)
     return Benchmark(
         CARD,
         CARD.title,
         CARD.classes,
         train=Domain("mnist", *train),
         validation=Domain("mnist", *held_out),
-        targets=Targets({name: partial(by_name.__getitem__, name) for name in by_name}),
+        targets=Targets({name: partial(domains.__getitem__, name) for name in domains}),
+        missing=missing,
     )
+
+
+def _optdigits() -> Domain:
+    digits = optdigits()
+    return Domain("optdigits", resize(digits.images, CARD.pixels), digits.labels)
+
+
+def _syn_rendered() -> Domain:
+    labels = torch.arange(_RENDERED) % 10
+    return Domain("syn_rendered", render_syn(labels), labels, "rendered by xcnorm")
 
 
 def split_digits() -> tuple[LabelledImages, LabelledImages]:

@@ -81,6 +81,8 @@ def load(
         for label in classes
         if label not in found
     )
+    if pixels is None:
+        _check_sizes(domains)
     train, held_out = _split(domains[source], validation, seed)
     clean = _load(source, held_out, classes, pixels)
     if len(domains) > 1:
@@ -130,7 +132,14 @@ def _domains(root: Path) -> dict[str, Classes]:
     if not root.is_dir():
         raise UserError(f"{root} is not a folder; give the folder that holds your domains")
     folders = _folders(root)
-    if any(_pictures(folder, strict=False) for folder in folders):
+    flat = [folder for folder in folders if _pictures(folder, strict=False)]
+    deep = [folder for folder in folders if any(_pictures(inside, strict=False) for inside in _folders(folder))]
+    if flat and deep:
+        raise UserError(
+            f"{flat[0]} holds pictures and {deep[0]} holds folders of pictures; let all pictures lie as "
+            "DOMAIN/CLASS/picture.png, or all as CLASS/picture.png"
+        )
+    if flat:
         return {root.resolve().name: _classes(root)}
     domains = {folder.name: _classes(folder) for folder in folders}
     if not domains:
@@ -151,12 +160,24 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _pictures(folder: Path, *, strict: bool = True) -> list[Path]:
-    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     if strict:
         for path in files:
+            if path.is_dir():
+                raise UserError(f"{path} is a folder among pictures; move its pictures up into {folder}")
             if not is_picture(path):
                 raise UserError(f"{path} is not a picture that can be read; convert it, or move it away")
-    return [path for path in files if is_picture(path)]
+    return [path for path in files if path.is_file() and is_picture(path)]
+
+
+def _check_sizes(domains: dict[str, Classes]) -> None:
+    """Domains are decoded one by one, so that pictures of one size in each may still differ between them."""
+    firsts = [next(iter(found.values()))[0] for found in domains.values()]
+    sizes = [read_picture(path).shape[:2] for path in firsts]
+    for path, size in zip(firsts, sizes, strict=True):
+        if size != sizes[0]:
+            found, first = (f"{width}x{height}" for height, width in (size, sizes[0]))
+            raise UserError(f"{path} has {found} pixels, but {firsts[0]} has {first}; give a size for all in pixels")
 
 
 def _split(classes: Classes, share: float, seed: int) -> tuple[Classes, Classes]:

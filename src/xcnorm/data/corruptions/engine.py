@@ -149,6 +149,8 @@ def _look_up(
         raise UserError(f"images must have at least 4 pixels along each side, not {tuple(images.shape[2:])}")
     if images.dtype != torch.uint8 and not images.is_floating_point():
         raise UserError(f"images must be uint8, or floating point in [0, 1], not {images.dtype}")
+    if images.is_floating_point() and not images.isfinite().all():
+        raise UserError("images must be finite; some values are infinite or not numbers")
     if constants is None:
         constants = "cifar" if min(images.shape[2:]) < _SMALL else "imagenet"
     if constants not in ("cifar", "imagenet"):

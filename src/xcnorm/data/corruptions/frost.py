@@ -84,10 +84,7 @@ def _draw(stream: Stream, shape: Shape, constants: _Constants) -> Fields:
 
 
 def _apply(images: Tensor, fields: Fields, constants: _Constants) -> Tensor:
-    side = 1024
-    while side < (max(images.shape[2:]) + 1) * constants.shrinkage:
-        side *= 2
-    return _lay_over(images, fields, constants, _generated(side, constants.shrinkage, images.device))
+    return _lay_over(images, fields, constants, _generated(constants.shrinkage, images.device))
 
 
 def _lay_over(images: Tensor, fields: Fields, constants: _Constants, atlas: _Atlas) -> Tensor:
@@ -95,12 +92,18 @@ def _lay_over(images: Tensor, fields: Fields, constants: _Constants, atlas: _Atl
     picture = (fields["picture"].double() * len(atlas.start)).long()
     start, rows, columns = (of[picture].view(-1, 1, 1) for of in (atlas.start, atlas.height, atlas.width))
     height, width = images.shape[2:]
-    top = (fields["top"].double().view(-1, 1, 1) * (rows - height)).long()
-    left = (fields["left"].double().view(-1, 1, 1) * (columns - width)).long()
-    y = torch.arange(height, device=images.device).unsqueeze(1)
-    x = torch.arange(width, device=images.device)
-    frost = atlas.values[:, start + (top + y) * columns + left + x].transpose(0, 1)
+    top = (fields["top"].double().view(-1, 1, 1) * (rows - height).clamp(min=1)).long()
+    left = (fields["left"].double().view(-1, 1, 1) * (columns - width).clamp(min=1)).long()
+    y = _mirrored(top + torch.arange(height, device=images.device).unsqueeze(1), rows)
+    x = _mirrored(left + torch.arange(width, device=images.device), columns)
+    frost = atlas.values[:, start + y * columns + x].transpose(0, 1)
     return constants.image * images + constants.frost / 255 * frost
+
+
+def _mirrored(position: Tensor, size: Tensor) -> Tensor:
+    """Where a generated picture is smaller than an image, it goes on as its mirror image."""
+    position = position % (2 * size)
+    return torch.minimum(position, 2 * size - 1 - position)
 
 
 def _atlas(pictures: tuple[Tensor, ...], shrinkage: int, device: torch.device) -> _Atlas:
@@ -113,8 +116,8 @@ def _atlas(pictures: tuple[Tensor, ...], shrinkage: int, device: torch.device) -
 
 
 @cache
-def _generated(side: int, shrinkage: int, device: torch.device) -> _Atlas:
-    return _atlas(frost_pictures(_USED, side, side, seed=0), shrinkage, device)
+def _generated(shrinkage: int, device: torch.device) -> _Atlas:
+    return _atlas(frost_pictures(_USED, 1024, 1024, seed=0), shrinkage, device)
 
 
 CORRUPTION = Corruption(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from xcnorm.data.download.checks import check
+from xcnorm.data.download.checks import check, is_web_page
 from xcnorm.data.download.disk import arriving
 from xcnorm.data.download.remote import RemoteFile
 from xcnorm.errors import UserError
@@ -31,6 +31,9 @@ def adopt(file: RemoteFile, root: Path, folder: Path) -> Path:
     if source is None:
         raise UserError(f"{folder} holds no {target.name}; put that file there, or name the folder that holds it")
     check(source, file)
+    with source.open("rb") as head:
+        if is_web_page(head.read(512)):
+            raise UserError(f"{source} is a web page, not the file; fetch it again, in a browser if need be")
     if target.exists() and target.samefile(source):
         return target
     with source.open("rb") as original, arriving(target, source.stat().st_size) as handle:

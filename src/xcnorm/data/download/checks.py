@@ -50,3 +50,8 @@ def mismatch(handle: io.BufferedIOBase, file: RemoteFile) -> str | None:
         if found != expected.lower():
             return f"its {name} is {found}, not {expected.lower()}"
     return None
+
+
+def is_web_page(head: bytes) -> bool:
+    """Whether a file that begins like this is the page of a host that wants something first."""
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip().lower().startswith((b"<!doctype html", b"<html"))

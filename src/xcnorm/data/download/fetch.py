@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from xcnorm._version import __version__
-from xcnorm.data.download.checks import mismatch
+from xcnorm.data.download.checks import is_web_page, mismatch
 from xcnorm.data.download.disk import arriving, disk_errors
 from xcnorm.data.download.progress import Progress, silent
 from xcnorm.data.download.remote import RemoteFile
@@ -158,7 +158,7 @@ def _ask(url: str, file: RemoteFile, handle: io.BufferedRandom, progress: Progre
             have = start
             whole = total if file.size is None else file.size
             for chunk in _chunks(response, timeout):
-                if have == 0 and _is_web_page(chunk):
+                if have == 0 and is_web_page(chunk):
                     raise _FailedError(_PAGE)
                 have += len(chunk)
                 if whole is not None and have > whole:
@@ -226,10 +226,6 @@ def _check_offer(response: HTTPResponse, total: int | None, file: RemoteFile) ->
     known = file.size is not None or _has_checksum(file)
     if not known and total is None and not response.chunked:
         raise _FailedError("does not say how long the file is")
-
-
-def _is_web_page(head: bytes) -> bool:
-    return head.removeprefix(b"\xef\xbb\xbf").lstrip().lower().startswith((b"<!doctype html", b"<html"))
 
 
 def _chunks(response: HTTPResponse, timeout: float) -> Iterator[bytes]:

@@ -25,7 +25,7 @@ def bytes_bar(description: str) -> Iterator[Progress]:
         description: What is being done.
     """
     columns = (
-        rich.progress.TextColumn("{task.description}"),
+        rich.progress.TextColumn("{task.description}", markup=False),
         rich.progress.BarColumn(),
         rich.progress.DownloadColumn(),
         rich.progress.TransferSpeedColumn(),
