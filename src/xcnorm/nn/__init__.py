@@ -1,4 +1,4 @@
-"""XCNorm and R-XCNorm layers, and the norms they end in."""
+"""XCNorm and R-XCNorm layers, the norms they end in, and statistics shared between processes."""
 
 from xcnorm.nn.conv import (
     RXCNormConv1d,
@@ -13,6 +13,7 @@ from xcnorm.nn.linear import RXCNormLinear, XCNormLinear
 from xcnorm.nn.norm import NORMS, InstanceNorm, make_norm
 from xcnorm.nn.options import Options, RobustOptions, StageOptions
 from xcnorm.nn.stages import NormAttentionMask, RobustScale, Stages
+from xcnorm.nn.synchronised import SyncBatchNorm, SyncRobustScale, synchronise
 
 __all__ = [
     "NORMS",
@@ -27,10 +28,13 @@ __all__ = [
     "RobustScale",
     "StageOptions",
     "Stages",
+    "SyncBatchNorm",
+    "SyncRobustScale",
     "XCNormConv1d",
     "XCNormConv2d",
     "XCNormConv3d",
     "XCNormLayer",
     "XCNormLinear",
     "make_norm",
+    "synchronise",
 ]
