@@ -1,0 +1,123 @@
+"""Checkpoints: all that a run needs to go on, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from xcnorm.errors import UserError
+
+KEPT = 2  # the newest, and one before it in case the disk loses that
+
+
+def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
+    """Write a checkpoint, and delete all but the two newest.
+
+    It is written under another name, forced to the disk and renamed, so that whatever has the name of a checkpoint is
+    complete, whenever the process is killed.
+
+    Args:
+        folder: The folder of checkpoints.
+        step: The number of training steps done.
+        state: Nested dicts and lists of tensors, numbers, strings, truths and None.
+
+    Raises:
+        UserError: The disk is full or cannot be written.
+    """
+    target, part = folder / f"step-{step:09d}", folder / ".part"
+    tensors: dict[str, Tensor] = {}
+    skeleton = _take_apart(state, "", tensors)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        save_file(tensors, part / "tensors.safetensors")
+        (part / "state.json").write_text(json.dumps(skeleton), encoding="utf-8")
+        for file in (*part.iterdir(), part):
+            flush(file)
+        if target.exists():  # the same step, written by a run that was killed before it could go on
+            shutil.rmtree(target)
+        part.rename(target)
+        flush(folder)
+        # A later step than this one was there but could not be read, or the run would have gone on from it.
+        found = sorted(folder.glob("step-*"))
+        kept = [path for path in found if path <= target][-KEPT:]
+        for path in found:
+            if path not in kept:
+                shutil.rmtree(path)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(part, ignore_errors=True)
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(
+            f"cannot write the checkpoint {target}: {reason}; free some space or choose another --out, and run the "
+            "same command again: the run goes on from the checkpoint before"
+        ) from error
+    return target
+
+
+def load_checkpoint(folder: Path) -> tuple[int, dict[str, Any]] | None:
+    """The newest checkpoint that can be read: the number of steps and the state. None if there is none.
+
+    Its tensors are on the CPU; whoever loads them into a network or an optimiser moves them to the right place.
+
+    Args:
+        folder: The folder of checkpoints.
+    """
+    for path in sorted(folder.glob("step-*"), reverse=True):
+        try:
+            skeleton = json.loads((path / "state.json").read_text(encoding="utf-8"))
+            tensors = load_file(path / "tensors.safetensors")
+        except (OSError, ValueError, SafetensorError):
+            continue  # the disk lost it; there is one before it
+        return int(path.name.removeprefix("step-")), _put_together(skeleton, tensors)
+    return None
+
+
+def flush(path: Path) -> None:
+    """Force a file or the entries of a folder to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _take_apart(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """Move tensors out of nested values and leave their names."""
+    if isinstance(value, Tensor):
+        # A number: "a/b" may be one key or two. A copy: two names may share one memory, which the format refuses.
+        unique = f"{len(tensors)}{name}"
+        tensors[unique] = value.detach().clone(memory_format=torch.contiguous_format)
+        return {"tensor": unique}
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, (str, int)):
+                raise TypeError(f"a checkpoint cannot hold a key that is a {type(key).__name__} ({name})")
+        return {"items": [[key, _take_apart(item, f"{name}/{key}", tensors)] for key, item in value.items()]}
+    if isinstance(value, (list, tuple)):
+        parts = [_take_apart(item, f"{name}/{place}", tensors) for place, item in enumerate(value)]
+        return {"tuple" if isinstance(value, tuple) else "list": parts}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"a checkpoint cannot hold {type(value).__name__} ({name})")
+
+
+def _put_together(skeleton: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if not isinstance(skeleton, dict):
+        return skeleton
+    ((kind, content),) = skeleton.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "items":
+        return {key: _put_together(item, tensors) for key, item in content}
+    parts = [_put_together(item, tensors) for item in content]
+    return tuple(parts) if kind == "tuple" else parts

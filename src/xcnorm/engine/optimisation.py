@@ -1,0 +1,88 @@
+"""How weights move: optimisers, and the learning rate as a function of the step alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from xcnorm.engine.experiment import OptimiserSection, ScheduleSection
+
+_DROP_AT, _DROP_TO = 0.8, 0.1  # of the shape "step"
+
+
+def rate_factor(schedule: ScheduleSection, step: int, steps: int) -> float:
+    """What the highest learning rate is multiplied by in a step.
+
+    Args:
+        schedule: Its shape.
+        step: The number of steps done before.
+        steps: The number of steps in all.
+    """
+    progress = step / steps
+    if progress < schedule.warmup:
+        return (step + 1) / (schedule.warmup * steps + 1)
+    rest = (progress - schedule.warmup) / (1 - schedule.warmup)
+    if schedule.shape == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * rest))
+    if schedule.shape == "linear":
+        return 1 - rest
+    if schedule.shape == "step":
+        return _DROP_TO if progress >= _DROP_AT else 1.0
+    return 1.0
+
+
+def make_optimiser(model: nn.Module, settings: OptimiserSection, capturable: bool) -> torch.optim.Optimizer:
+    """The optimiser of a network, with weight decay on the weights of its layers alone.
+
+    A step that is captured reads its rate from the device, where it can be changed between replays.
+
+    Args:
+        model: The network, on its device.
+        settings: Which optimiser.
+        capturable: Whether its steps will be captured as a CUDA graph.
+    """
+    decaying: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
+    weights = _layer_weights(model)
+    for parameter in model.parameters():
+        (decaying if id(parameter) in weights else others).append(parameter)
+    groups = [
+        {"params": decaying, "weight_decay": settings.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    rate: float | Tensor = settings.learning_rate
+    if capturable:
+        rate = torch.tensor(rate, device=next(model.parameters()).device)
+    if settings.name == "sgd":
+        momentum = settings.momentum
+        nesterov = settings.nesterov and momentum > 0
+        # Of SGD's forms only the fused one takes a rate from the device.
+        return torch.optim.SGD(groups, rate, momentum, nesterov=nesterov, fused=True if capturable else None)
+    kind = torch.optim.AdamW if settings.name == "adamw" else torch.optim.Adam
+    return kind(groups, rate, capturable=capturable)
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of the next step."""
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def restore(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Put an optimiser into a state; all but the rate, which is set before each step and stays where it lives."""
+    rates = [group["lr"] for group in optimiser.param_groups]
+    optimiser.load_state_dict(state)
+    for group, rate in zip(optimiser.param_groups, rates, strict=True):
+        group["lr"] = rate
+
+
+def _layer_weights(model: nn.Module) -> set[int]:
+    """Weights of convolutions and dense layers, XCNorm's included; norms, gains and masks are no layers."""
+    return {id(m.weight) for m in model.modules() if isinstance(m, nn.modules.conv._ConvNd | nn.Linear)}

@@ -1,0 +1,312 @@
+"""Training: a plain loop that can be stopped anywhere and goes on as if it had not been."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from xcnorm.data import Benchmark, Domain
+from xcnorm.engine import seeding
+from xcnorm.engine.batches import Batches, accuracy, predict, preparation
+from xcnorm.engine.checkpoint import load_checkpoint, save_checkpoint
+from xcnorm.engine.distributed import World
+from xcnorm.engine.experiment import Experiment
+from xcnorm.engine.graph import captured
+from xcnorm.engine.optimisation import make_optimiser, rate_factor, restore, set_rate
+from xcnorm.engine.runs import RunFolder
+from xcnorm.engine.signals import stop_requests
+from xcnorm.errors import UserError
+from xcnorm.methods import find_method
+from xcnorm.models import Network, create_model
+from xcnorm.nn import synchronise
+
+Progress = Callable[[int, int, float], None]
+"""Is told the steps done, the steps in all, and the latest loss."""
+
+_LOOKS = 10  # how often validation images are looked at, and checkpoints written, unless the experiment says
+_LOG_LINES = 200
+
+
+class Trainer:
+    """The state of one training, and its steps.
+
+    Args:
+        experiment: What is trained, and how.
+        benchmark: Its data.
+        world: The processes that share the work.
+        probe: Tests a network on the targets, for the selection ``"oracle"`` alone.
+
+    Attributes:
+        model: The network, in training.
+        step: The number of training steps done.
+        steps: The number of training steps in all.
+        best: For each selection rule but ``"last"``: the best score so far, its step and its weights.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        benchmark: Benchmark,
+        world: World,
+        probe: Callable[[nn.Module], float] | None = None,
+    ) -> None:
+        self.experiment, self.benchmark, self.world, self._probe = experiment, benchmark, world, probe
+        run, schedule, seed = experiment.run, experiment.schedule, experiment.seed
+        device = world.device
+        if schedule.batch % world.size:
+            raise UserError(f"schedule.batch {schedule.batch} cannot be shared by {world.size} processes evenly")
+        source = _limited(benchmark.train, experiment.data.train_limit)
+        self.steps = schedule.steps(len(source))
+        if not self.steps:
+            raise UserError(f"{len(source)} training images do not fill one batch of {schedule.batch}")
+        self.model = build_model(experiment, benchmark, device)
+        self.method = find_method(experiment.method.name).make(experiment.method.options)
+        if world.size > 1 and self.method.distributed:
+            raise UserError(f"method {self.method.name} cannot run in several processes: {self.method.distributed}")
+        if run.graph and (device.type != "cuda" or not self.method.capturable or world.size > 1):
+            raise UserError(
+                "run.graph needs one process on a CUDA device, and a method that draws nothing, such as erm"
+            )
+        if run.precision == "fp16" and device.type != "cuda":
+            raise UserError("run.precision 'fp16' needs a CUDA device; on the CPU use 'bf16' or 'float32'")
+        self.generators = {name: seeding.stream(seed, name) for name in ("augment", "method")}
+        share = schedule.batch // world.size
+        self.batches = Batches(
+            source,
+            schedule.batch,
+            experiment.data,
+            seed=seeding.derive(seed, "order"),
+            generator=self.generators["augment"],
+            device=device,
+            part=slice(world.rank * share, (world.rank + 1) * share),
+            channels_last=run.channels_last,
+        )
+        self.method.prepare(self.model)
+        self.optimiser = make_optimiser(self.model, experiment.optimiser, capturable=run.graph)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=run.precision == "fp16")
+        self.average = None
+        if schedule.average == "ema":
+            self.average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(schedule.average_decay))
+        self._forward: nn.Module = self.model
+        if world.size > 1:
+            synchronise(self.model)
+            ids = [device.index] if device.type == "cuda" else None
+            self._forward = DistributedDataParallel(self.model, device_ids=ids)
+        if run.compile:
+            self._forward = torch.compile(self._forward)  # type: ignore[assignment]
+        self._compute: Callable[[Tensor, Tensor], Tensor] = captured(self._update) if run.graph else self._update
+        self.prepare = preparation(experiment.data, run.channels_last)
+        self.step = 0
+        self.best: dict[str, dict[str, Any]] = {}
+        seeding.seed_globals(seeding.derive(seed, f"rank{world.rank}"))
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The precision that the experiment asks for."""
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.experiment.run.precision)
+        return nullcontext() if dtype is None else torch.autocast(self.world.device.type, dtype)
+
+    def advance(self) -> Tensor:
+        """One training step; its loss, still on the device."""
+        images, labels = next(self.batches)
+        settings = self.experiment
+        factor = rate_factor(settings.schedule, self.step, self.steps)
+        set_rate(self.optimiser, settings.optimiser.learning_rate * factor)
+        loss = self._compute(images, labels)
+        if self.average is not None:
+            self.average.update_parameters(self.model)
+        self.step += 1
+        if self.step % self.batches.sampler.steps_per_epoch == 0:
+            epoch = self.step // self.batches.sampler.steps_per_epoch
+            self.method.end_epoch(self.model, epoch, self.generators["method"])
+        return loss
+
+    def _update(self, images: Tensor, labels: Tensor) -> Tensor:
+        self.optimiser.zero_grad(set_to_none=True)
+        with self.autocast():
+            loss = self.method.training_step(self._forward, images, labels, self.generators["method"])
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimiser)
+        self.scaler.update()
+        return loss.detach()
+
+    def tested_model(self) -> nn.Module:
+        """The network that is judged: the averaged one, where there is one."""
+        return self.model if self.average is None else self.average.module
+
+    def look(self) -> float:
+        """Accuracy on the validation images; keeps the weights if no earlier ones were better."""
+        domain, model = self.benchmark.validation, self.tested_model()
+        probabilities = predict(model, domain.images, self.prepare, self.world.device, autocast=self.autocast)
+        score = accuracy(probabilities, domain.labels)
+        scores = {"best_on_source": score}
+        if "oracle" in self.experiment.run.selection and self._probe is not None:
+            scores["oracle"] = self._probe(model)
+        for rule, value in scores.items():
+            if rule in self.experiment.run.selection and value > self.best.get(rule, {"score": -math.inf})["score"]:
+                weights = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+                self.best[rule] = {"score": value, "step": self.step, "weights": weights}
+        return score
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to go on."""
+        return {
+            "model": self.model.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "method": self.method.state_dict(),
+            "sampler": self.batches.sampler.state_dict(),
+            "generators": {name: generator.get_state() for name, generator in self.generators.items()},
+            "globals": seeding.global_state(),
+            "best": self.best,
+        }
+
+    def load_state_dict(self, step: int, state: dict[str, Any]) -> None:
+        """Go on from a state after so many steps."""
+        self.model.load_state_dict(state["model"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        restore(self.optimiser, state["optimiser"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.method.load_state_dict(state["method"])
+        self.batches.sampler.load_state_dict(state["sampler"])
+        for name, generator in self.generators.items():
+            generator.set_state(state["generators"][name].cpu())
+        if self.world.leads:  # the others' dropout goes on from their own seed
+            seeding.set_global_state(state["globals"])
+        self.best = state["best"]
+        self.step = step
+
+
+def build_model(experiment: Experiment, benchmark: Benchmark, device: torch.device) -> Network:
+    """The experiment's network with its first weights, which depend on the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seeding.derive(experiment.seed, "weights"))
+        section = experiment.model
+        options: dict[str, Any] = dict(section.options)
+        model = create_model(section.name, section.layer, num_classes=len(benchmark.classes), **options)
+    model = model.to(device)
+    if experiment.run.channels_last:
+        for parameter in model.parameters():
+            if parameter.ndim == 4:
+                parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+    return model.train()
+
+
+def train(
+    experiment: Experiment,
+    benchmark: Benchmark,
+    folder: RunFolder,
+    world: World,
+    *,
+    probe: Callable[[nn.Module], float] | None = None,
+    progress: Progress | None = None,
+) -> dict[str, int]:
+    """Train to the end, from the newest checkpoint if there is one, and keep the selected weights in the run's folder.
+
+    A request to stop (Ctrl-C, or the signal that cluster schedulers send) is answered after the current step, with a
+    checkpoint.
+
+    Args:
+        experiment: What is trained, and how.
+        benchmark: Its data.
+        folder: Where checkpoints, log and weights go.
+        world: The processes that share the work.
+        probe: Tests a network on the targets, for the selection ``"oracle"`` alone.
+        progress: Is told how far it is.
+
+    Returns:
+        For each selection rule, the step that its weights are from.
+
+    Raises:
+        KeyboardInterrupt: It was asked to stop; the same call goes on from there.
+        UserError: The experiment cannot run here, the loss is no longer finite, or the disk is full.
+    """
+    with _precision(experiment.run.precision), stop_requests() as stopped:
+        trainer = Trainer(experiment, benchmark, world, probe)
+        _resume(trainer, folder)
+        run, steps = experiment.run, trainer.steps
+        look_every = run.evaluate_every or max(1, steps // _LOOKS)
+        save_every = run.checkpoint_every or max(1, steps // _LOOKS)
+        log_every = max(1, steps // _LOG_LINES)
+        clock = time.perf_counter()
+        while trainer.step < steps:
+            loss = trainer.advance()
+            step = trainer.step
+            if step % log_every == 0 or step == steps:
+                _log(trainer, folder, loss.item(), time.perf_counter() - clock)
+                if progress is not None:
+                    progress(step, steps, loss.item())
+            if world.leads and (step % look_every == 0 or step == steps):
+                folder.log({"step": step, "validation": trainer.look()})
+            stop = world.agree(stopped()) if step % log_every == 0 or world.size == 1 else False
+            if world.leads and (step % save_every == 0 or step == steps or stop):
+                save_checkpoint(folder.checkpoints, step, trainer.state_dict())
+            if stop:
+                raise KeyboardInterrupt
+        if world.leads:
+            return _keep_weights(trainer, folder)
+        return {}
+
+
+def _resume(trainer: Trainer, folder: RunFolder) -> None:
+    found = load_checkpoint(folder.checkpoints)
+    if found is not None:
+        trainer.load_state_dict(*found)
+    if trainer.world.leads:
+        folder.cut_log(trainer.step)
+    trainer.world.wait()
+
+
+def _log(trainer: Trainer, folder: RunFolder, loss: float, seconds: float) -> None:
+    if not math.isfinite(loss):
+        raise UserError(
+            f"the loss became {loss} in step {trainer.step}; try a smaller optimiser.learning_rate, or "
+            "run.precision='float32'"
+        )
+    if trainer.world.leads:
+        rate = float(trainer.optimiser.param_groups[0]["lr"])
+        epoch = trainer.step // trainer.batches.sampler.steps_per_epoch
+        folder.log(
+            {"step": trainer.step, "epoch": epoch, "loss": loss, "learning_rate": rate, "seconds": round(seconds, 3)}
+        )
+
+
+def _keep_weights(trainer: Trainer, folder: RunFolder) -> dict[str, int]:
+    selected: dict[str, int] = {}
+    for rule in trainer.experiment.run.selection:
+        if rule == "last":
+            weights, step = trainer.tested_model().state_dict(), trainer.step
+        elif rule in trainer.best:
+            weights, step = trainer.best[rule]["weights"], trainer.best[rule]["step"]
+        else:
+            continue
+        folder.save_weights(rule, weights)
+        selected[rule] = step
+    return selected
+
+
+def _limited(source: Domain, limit: int) -> Domain:
+    if not limit or limit >= len(source):
+        return source
+    chosen = torch.linspace(0, len(source) - 1, limit).long()
+    return Domain(source.name, source.images[chosen], source.labels[chosen], source.note)
+
+
+@contextmanager
+def _precision(name: str) -> Iterator[None]:
+    """Whether matrix units may round to TF32 is a switch of the whole process; it is put back afterwards."""
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = name == "tf32"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before

@@ -1,0 +1,121 @@
+"""What a training method is: settings, and a few hooks that the engine calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, TypeVar, get_type_hints
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from xcnorm.errors import UserError, unknown_name
+
+
+@dataclass
+class Method:
+    """A way of training a network on one source. Subclasses are dataclasses; their fields are the method's settings.
+
+    Everything random comes from the generator that is handed in, which lives on the CPU: its state is part of a
+    checkpoint, and a seed means the same on every device.
+
+    Attributes:
+        name: What users call it; set by `register_method`.
+        capturable: Whether a step does the same work every time and draws nothing, so that a GPU can replay it.
+        distributed: Why it cannot run in several processes; empty if it can.
+    """
+
+    name: ClassVar[str] = ""
+    capturable: ClassVar[bool] = False
+    distributed: ClassVar[str] = ""
+
+    @classmethod
+    def check(cls, options: Mapping[str, Any]) -> None:
+        """Look whether settings are known and of the right type, without making the method.
+
+        Raises:
+            UserError: They are not.
+        """
+        known = get_type_hints(cls)
+        names = [field.name for field in fields(cls)]
+        for option, value in options.items():
+            if option not in names:
+                raise UserError(unknown_name(f"option of method {cls.name}", option, names))
+            wanted = known[option]
+            if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+                continue
+            kind = getattr(wanted, "__origin__", wanted)
+            if kind is tuple:
+                kind = (list, tuple)
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+                default = next(field.default for field in fields(cls) if field.name == option)
+                example = f", such as {default!r}" if default is not MISSING else ""
+                raise UserError(f"option {option} of method {cls.name} cannot be {value!r}{example}")
+        cls(**_tuples(options)).validate()
+
+    @classmethod
+    def make(cls, options: Mapping[str, Any]) -> Method:
+        """The method with these settings, which were checked before."""
+        return cls(**_tuples(options))
+
+    def validate(self) -> None:
+        """Look at the values of the settings.
+
+        Raises:
+            UserError: One is out of its range.
+        """
+
+    def prepare(self, model: nn.Module) -> None:
+        """Called once before training, with the network on its device."""
+
+    def training_step(self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+        """The loss of a batch; the engine does the rest.
+
+        Args:
+            model: The network in training mode.
+            images: ``(N, C, H, W)``, augmented and normalised.
+            labels: ``(N,)``, int64.
+            generator: Where random numbers come from.
+        """
+        return F.cross_entropy(model(images), labels)
+
+    def end_epoch(self, model: nn.Module, epoch: int, generator: torch.Generator) -> None:
+        """Called after each pass over the training images; epochs count from 1."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must be kept to go on later: tensors, numbers, strings, and dicts and lists of them."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+
+
+M = TypeVar("M", bound=type[Method])
+_REGISTERED: dict[str, type[Method]] = {}
+
+
+def register_method(name: str) -> Callable[[M], M]:
+    """Make a class known as the method of that name.
+
+    Args:
+        name: What users call it.
+    """
+
+    def register(cls: M) -> M:
+        if name in _REGISTERED and _REGISTERED[name].__qualname__ != cls.__qualname__:
+            raise ValueError(f"method {name!r} is registered already; choose another name")
+        cls.name = name
+        _REGISTERED[name] = cls
+        return cls
+
+    return register
+
+
+def registered() -> dict[str, type[Method]]:
+    """The methods that were registered so far."""
+    return _REGISTERED
+
+
+def _tuples(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
