@@ -1,0 +1,80 @@
+"""From a number for each target to the numbers of the tables.
+
+Targets of a corruption grid are named ``"<corruption>/<severity>"``, such as ``"fog/5"``. A corruption that is not
+there is left out of every mean, so look at which targets are missing before comparing with a table that has them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+
+from xcnorm.data.grid import SEVERITIES
+from xcnorm.errors import UserError
+from xcnorm.evaluate.robustness import by_category
+
+
+def average(values: Mapping[str, float]) -> float:
+    """The plain mean over targets.
+
+    Args:
+        values: A number for each target.
+
+    Raises:
+        UserError: There are no targets.
+    """
+    if not values:
+        raise UserError("there is nothing to average: no target has a value; evaluate at least one")
+    return fmean(values.values())
+
+
+def category_means(
+    values: Mapping[str, float], categories: Mapping[str, Sequence[str]], severity: int = 5
+) -> dict[str, float]:
+    """The mean of each category of corruptions at one severity, and their average.
+
+    Args:
+        values: A number for each target.
+        categories: The corruptions of each category, such as ``xcnorm.data.corruptions.CATEGORIES["sdg4"]``.
+        severity: Which severity; the published tables have 5.
+
+    Returns:
+        A number for each category that has a member among the targets, and as ``"average"`` the mean of these numbers:
+        each category counts as much as any other, however many corruptions it has.
+
+    Raises:
+        UserError: No target belongs to any category at this severity.
+
+    Example:
+        >>> categories = {"weather": ["fog", "snow"], "blur": ["zoom_blur"]}
+        >>> category_means({"fog/5": 0.5, "snow/5": 0.25, "zoom_blur/5": 0.75}, categories)
+        {'weather': 0.375, 'blur': 0.75, 'average': 0.5625}
+    """
+    names = [name for members in categories.values() for name in members]
+    means = by_category(_at(values, names, severity), categories)
+    if not means:
+        raise UserError(
+            f"no target is a corruption of {', '.join(categories)} at severity {severity}; evaluate such a grid"
+        )
+    return means | {"average": fmean(means.values())}
+
+
+def severity_means(values: Mapping[str, float], names: Iterable[str]) -> dict[int, float]:
+    """The mean over corruptions at each severity that has any.
+
+    Args:
+        values: A number for each target.
+        names: The corruptions to take the mean of.
+
+    Example:
+        >>> severity_means({"fog/1": 0.75, "fog/2": 0.5, "snow/1": 0.25, "snow/2": 0.25}, ["fog", "snow"])
+        {1: 0.5, 2: 0.375}
+    """
+    names = list(names)
+    grid = {severity: _at(values, names, severity) for severity in SEVERITIES}
+    return {severity: fmean(present.values()) for severity, present in grid.items() if present}
+
+
+def _at(values: Mapping[str, float], names: Iterable[str], severity: int) -> dict[str, float]:
+    """The values of one severity, by corruption, as far as they are there."""
+    return {name: values[target] for name in names if (target := f"{name}/{severity}") in values}

@@ -1,0 +1,220 @@
+"""From a trained network to numbers: every image of every domain, nothing left out."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from xcnorm.data import Benchmark, load
+from xcnorm.engine.batches import predict, preparation
+from xcnorm.engine.distributed import World
+from xcnorm.engine.experiment import Experiment
+from xcnorm.engine.runs import RunFolder, write
+from xcnorm.engine.tensorboard import TensorBoard
+from xcnorm.engine.training import Progress, build_model, train
+from xcnorm.environment import environment
+from xcnorm.errors import UserError
+from xcnorm.evaluate.metrics import score
+from xcnorm.evaluate.robustness import robustness_score
+
+Predictor = Callable[[Tensor], Tensor]
+
+
+def complete(
+    experiment: Experiment,
+    runs: Path,
+    world: World,
+    *,
+    data: Path | None = None,
+    progress: Progress | None = None,
+    said: Callable[[str], None] = lambda text: None,
+    tensorboard: bool = False,
+) -> RunFolder:
+    """Train and test an experiment. One that is finished is left alone; one that was interrupted goes on.
+
+    Args:
+        experiment: What to do.
+        runs: The folder of runs.
+        world: The processes that share the work.
+        data: The folder that holds the data.
+        progress: Is told how far training is.
+        said: Is told in words what happens.
+        tensorboard: Whether to log for TensorBoard as well.
+
+    Returns:
+        The folder of the run.
+
+    Raises:
+        UserError: It cannot run here, or another process is at it. The reason is also written into the folder.
+    """
+    folder = RunFolder.of(experiment, runs)
+    if folder.finished:
+        said(f"{folder.path} is finished already")
+        return folder
+    with folder.claimed() if world.leads else nullcontext():
+        try:
+            if world.leads:
+                folder.begin(experiment, environment(world.device.type))
+                if tensorboard:
+                    folder.board = TensorBoard(folder.path)
+            world.wait()
+            benchmark = load(experiment.benchmark, data, **experiment.benchmark_options)
+            for name, reason in benchmark.missing.items():
+                said(f"without {name}: {reason}")
+            for warning in benchmark.warnings:
+                said(warning)
+            clock = time.perf_counter()
+            probe = _oracle(experiment, benchmark, world)
+            selected = train(experiment, benchmark, folder, world, probe=probe, progress=progress)
+            if world.leads:
+                said("testing")
+                evaluate_run(folder, benchmark, world, selected, time.perf_counter() - clock)
+            world.wait()
+        except (UserError, OSError, RuntimeError) as error:
+            if world.leads and folder.path.exists():
+                folder.fail(f"{type(error).__name__}: {error}")
+            raise
+    return folder
+
+
+def evaluate_run(
+    folder: RunFolder, benchmark: Benchmark, world: World, selected: Mapping[str, int], seconds: float
+) -> dict[str, Any]:
+    """Test the weights that a run kept, on all domains; writes ``predictions.npz``, then ``metrics.json``.
+
+    Args:
+        folder: Of the run.
+        benchmark: Its data.
+        world: Where to compute.
+        selected: For each selection rule, the step that its weights are from.
+        seconds: How long training took.
+    """
+    experiment = folder.experiment()
+    prepare = preparation(experiment.data, experiment.run.channels_last)
+    model = build_model(experiment, benchmark, world.device)
+    arrays: dict[str, np.ndarray] = {}
+    selection: dict[str, Any] = {}
+    for rule, step in selected.items():
+        model.load_state_dict(folder.weights(rule))
+        results = evaluate(model, benchmark, lambda images: predict(model, images, prepare, world.device))
+        for name, (probabilities, labels) in results.predictions.items():
+            arrays[f"labels/{name}"] = labels.numpy()
+            arrays[f"{rule}/{name}"] = probabilities.half().numpy()
+        selection[rule] = {"step": step, **results.numbers}
+    _save_arrays(folder.path / "predictions.npz", arrays)
+    metrics = {
+        "format": 1,
+        "benchmark": benchmark.card.name,
+        "title": benchmark.title,
+        "metric": benchmark.card.metric,
+        "classes": list(benchmark.classes),
+        "notes": results.notes,
+        "missing": dict(benchmark.missing),
+        "warnings": list(benchmark.warnings),
+        "steps": max(selected.values()),
+        "seconds": round(seconds, 3),
+        "selection": selection,
+    }
+    write(folder.path / "metrics.json", json.dumps(metrics, indent=1) + "\n")
+    return metrics
+
+
+def selected_steps(folder: RunFolder) -> tuple[dict[str, int], float]:
+    """For each selection rule of a finished run the step that its weights are from, and how long training took.
+
+    Raises:
+        UserError: The run is not finished.
+    """
+    try:
+        metrics = json.loads((folder.path / "metrics.json").read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{folder.path} is not finished; finish it with xcnorm train") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {folder.path / 'metrics.json'}: {error}; delete it and train again") from error
+    return {rule: numbers["step"] for rule, numbers in metrics["selection"].items()}, metrics["seconds"]
+
+
+class Results:
+    """What a network answered, and how good that is.
+
+    Attributes:
+        predictions: Probabilities and labels of ``"source"`` and of each ``"targets/NAME"``.
+        numbers: ``"source"`` and ``"targets"``, scored; for a grid of corruptions also ``"robustness"``.
+        notes: What a reader must know of a target.
+    """
+
+    def __init__(self) -> None:
+        self.predictions: dict[str, tuple[Tensor, Tensor]] = {}
+        self.numbers: dict[str, Any] = {"source": {}, "targets": {}}
+        self.notes: dict[str, str] = {}
+
+
+def evaluate(model: nn.Module, benchmark: Benchmark, answer: Predictor) -> Results:
+    """Test a network on the source's held-out images and on every target.
+
+    Args:
+        model: The network.
+        benchmark: Its data.
+        answer: From images in bytes to the probability of each class.
+    """
+    results = Results()
+    held_out = benchmark.validation
+    clean = answer(held_out.images)
+    results.predictions["source"] = clean, held_out.labels
+    results.numbers["source"] = score(clean, held_out.labels)
+    corrupted: dict[str, list[Tensor]] = {}
+    for name in benchmark.targets:
+        domain = benchmark.targets[name]
+        probabilities = answer(domain.images)
+        results.predictions[f"targets/{name}"] = probabilities, domain.labels
+        results.numbers["targets"][name] = score(probabilities, domain.labels)
+        if domain.note:
+            results.notes[name] = domain.note
+        corruption, slash, severity = name.rpartition("/")
+        if slash and severity.isdigit() and torch.equal(domain.labels, held_out.labels):
+            corrupted.setdefault(corruption, []).append(probabilities)
+    if corrupted:
+        scores = {name: robustness_score(clean, answers) for name, answers in corrupted.items()}
+        results.numbers["robustness"] = scores
+    return results
+
+
+def _oracle(experiment: Experiment, benchmark: Benchmark, world: World) -> Callable[[nn.Module], float] | None:
+    """The mean score on the targets themselves; choosing by it is cheating, and labelled so wherever it is shown."""
+    if "oracle" not in experiment.run.selection:
+        return None
+    prepare = preparation(experiment.data, experiment.run.channels_last)
+
+    def probe(model: nn.Module) -> float:
+        results = evaluate(model, benchmark, lambda images: predict(model, images, prepare, world.device))
+        values = [numbers[benchmark.card.metric] or 0.0 for numbers in results.numbers["targets"].values()]
+        return sum(values) / len(values)
+
+    return probe
+
+
+def _save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **dict[str, Any](arrays))
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("wb") as handle:
+            handle.write(buffer.getvalue())
+            handle.flush()
+            os.fsync(handle.fileno())
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UserError(
+            f"cannot write {path}: {error.strerror}; free some space and run the same command again"
+        ) from error
+    part.replace(path)

@@ -1,0 +1,76 @@
+"""How much corruption moves a network's predictions: the paper's Model Robustness Score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from torch import Tensor
+
+from xcnorm.errors import UserError
+from xcnorm.evaluate._probabilities import checked
+
+_FLOOR = 1e-8  # just below the smallest number of half precision, in which predictions are stored
+
+
+def robustness_score(clean: Tensor, corrupted: Sequence[Tensor]) -> float:
+    """The Model Robustness Score of one corruption; 0 where it changes no prediction, and lower is better.
+
+    For one image it is ``MRS(x, xi) = (1/5) sum_s KL(f(xi(x; 0)) ; f(xi(x; s)))`` over the severities ``s = 1 .. 5``:
+    the mean divergence of the prediction for the corrupted image from that for the clean one, in nats. The score is the
+    mean over images. A probability below 1e-8 counts as 1e-8, which keeps the divergence finite, and rows are then
+    scaled to sum 1, which keeps it from being negative.
+
+    Args:
+        clean: ``(N, C)``, the probabilities for the clean images.
+        corrupted: For each severity ``(N, C)``, the probabilities for the same images in the same order, corrupted.
+
+    Raises:
+        UserError: These are not probabilities, their shapes differ, or there is no severity.
+
+    Example:
+        >>> import torch
+        >>> clean = torch.tensor([[0.5, 0.5]])
+        >>> round(robustness_score(clean, [clean, torch.tensor([[0.8, 0.2]])]), 4)
+        0.1116
+    """
+    if not corrupted:
+        raise UserError("a robustness score needs predictions for one severity or more, but there are none")
+    expected = _floored(clean, "the clean predictions")
+    return fmean(
+        _divergence(expected, _floored(predictions, f"the corrupted predictions number {number}"))
+        for number, predictions in enumerate(corrupted, start=1)
+    )
+
+
+def by_category(scores: Mapping[str, float], categories: Mapping[str, Sequence[str]]) -> dict[str, float]:
+    """The mean of each category's members.
+
+    Args:
+        scores: A number for each corruption.
+        categories: The corruptions of each category, such as ``xcnorm.data.corruptions.CATEGORIES["mrs5"]``.
+
+    Returns:
+        A number for each category: the mean over those of its members that have a score. A category none of whose
+        members has one is left out.
+
+    Example:
+        >>> by_category({"fog": 1.0, "snow": 2.0}, {"weather": ["fog", "snow", "frost"], "noise": ["shot_noise"]})
+        {'weather': 1.5}
+    """
+    present = {name: [scores[m] for m in members if m in scores] for name, members in categories.items()}
+    return {name: fmean(values) for name, values in present.items() if values}
+
+
+def _floored(probabilities: Tensor, name: str) -> Tensor:
+    rows = checked(probabilities, name).clamp_min(_FLOOR)
+    return rows / rows.sum(1, keepdim=True)
+
+
+def _divergence(clean: Tensor, corrupted: Tensor) -> float:
+    if corrupted.shape != clean.shape:
+        raise UserError(
+            f"predictions for clean and corrupted images must have one shape, not {tuple(clean.shape)} and "
+            f"{tuple(corrupted.shape)}; give those for the same images"
+        )
+    return (clean * (clean.log() - corrupted.log())).sum(1).mean().item()

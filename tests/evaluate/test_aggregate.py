@@ -1,0 +1,71 @@
+"""The tables' own numbers come out of published accuracies of each corruption."""
+
+import pytest
+
+from xcnorm.data.corruptions import CATEGORIES, names
+from xcnorm.errors import UserError
+from xcnorm.evaluate import average, category_means, severity_means
+
+# Accuracy in percent of ERM on CIFAR-10-C at severity 5, as published for each corruption.
+ERM = {
+    "fog": 65.92,
+    "snow": 74.36,
+    "frost": 61.57,
+    "zoom_blur": 59.97,
+    "defocus_blur": 53.71,
+    "glass_blur": 49.44,
+    "gaussian_blur": 30.74,
+    "motion_blur": 63.81,
+    "speckle_noise": 41.31,
+    "shot_noise": 35.41,
+    "impulse_noise": 25.65,
+    "gaussian_noise": 29.01,
+    "jpeg_compression": 69.90,
+    "pixelate": 41.07,
+    "spatter": 75.36,
+    "elastic_transform": 72.40,
+    "brightness": 91.25,
+    "saturate": 89.09,
+    "contrast": 36.87,
+}
+GRID = {f"{name}/{severity}": value + 5 - severity for name, value in ERM.items() for severity in range(1, 6)}
+
+
+def test_the_list_has_every_corruption():
+    assert sorted(ERM) == sorted(names())
+
+
+def test_category_means_are_those_of_the_published_table():
+    means = category_means(GRID, CATEGORIES["sdg4"])
+    assert list(means) == ["weather", "blur", "noise", "digital", "average"]
+    assert [round(value, 2) for value in means.values()] == [67.28, 56.73, 30.02, 62.30, 54.08]
+
+
+def test_the_other_convention_is_the_plain_mean_of_all_nineteen():
+    assert round(average(ERM), 2) == 56.15
+    assert round(severity_means(GRID, names())[5], 2) == 56.15
+
+
+def test_another_severity():
+    assert category_means(GRID, CATEGORIES["sdg4"], severity=3)["weather"] == pytest.approx(67.28 + 2, abs=0.005)
+
+
+def test_severities_are_in_order_and_only_of_the_corruptions_asked_for():
+    backwards = dict(reversed(GRID.items())) | {"svhn": 0.0}
+    means = severity_means(backwards, iter(["fog", "snow"]))
+    assert list(means) == [1, 2, 3, 4, 5]
+    assert list(means.values()) == pytest.approx([74.14, 73.14, 72.14, 71.14, 70.14])
+
+
+def test_what_is_not_there_is_left_out():
+    values = {"fog/5": 1.0, "snow/5": 2.0, "shot_noise/5": 4.0, "frost/2": 9.0, "svhn": 7.0}
+    assert category_means(values, CATEGORIES["sdg4"]) == {"weather": 1.5, "noise": 4.0, "average": 2.75}
+    assert severity_means(values, names()) == {2: 9.0, 5: pytest.approx(7 / 3)}
+    assert severity_means({"svhn": 7.0}, names()) == {}
+
+
+def test_nothing_to_average_is_said_in_one_line():
+    with pytest.raises(UserError, match="nothing to average"):
+        average({})
+    with pytest.raises(UserError, match="no target is a corruption of weather, blur, noise, digital at severity 4"):
+        category_means({"svhn": 7.0, "fog/5": 1.0}, CATEGORIES["sdg4"], severity=4)
