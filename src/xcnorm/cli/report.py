@@ -1,0 +1,65 @@
+"""`xcnorm report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xcnorm.cli import _output
+from xcnorm.errors import UserError, unknown_name
+
+FORMATS = ("html", "markdown", "latex", "csv", "terminal")
+
+
+def command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUNS...", help="Folders with runs.", show_default=False)],
+    preset: Annotated[
+        str | None, typer.Option(help="Table or figure to make: the name of a preset, or a file.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="File to write: .html, .md, .tex or .csv.", show_default=False),
+    ] = None,
+    how: Annotated[
+        str | None,
+        typer.Option("--format", help=f"One of {', '.join(FORMATS)}; by the ending of -o.", show_default=False),
+    ] = None,
+    selection: Annotated[
+        str, typer.Option(help="Which weights: last, best_on_source, or oracle, which is a diagnostic.")
+    ] = "last",
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", envvar="XCNORM_DATA", help="Folder with the data of contact sheets.", show_default=False
+        ),
+    ] = None,
+    json: _output.Json = False,
+) -> None:
+    """Make tables, figures and an HTML page from finished runs. Runs that are broken or not finished are listed."""
+    if how is not None and how not in FORMATS:
+        raise UserError(unknown_name("format", how, FORMATS))
+    if how == "html" and out is None:
+        raise UserError("--format html needs a file to write: -o report.html")
+    if how == "terminal" and out is not None:
+        raise UserError("--format terminal is for the screen; leave out -o, or choose another format")
+
+    from xcnorm.engine.presets import load_preset
+    from xcnorm.report import build, find_runs, renderers
+    from xcnorm.report.write import TEXTS, format_of, write
+
+    if how is None:
+        how = "terminal" if out is None else format_of(out)
+    report = build(find_runs(*runs), None if preset is None else load_preset(preset), selection)
+    files = [] if out is None else write(report, out, how, root)
+    console = _output.results()
+    if json:
+        _output.print_json(report.to_dict() | {"files": list(map(str, files))})
+    elif out is not None:
+        console.print(f"{out}: {len(report.tables)} tables; {len(report.broken)} runs left out", soft_wrap=True)
+    elif how in TEXTS:
+        print(TEXTS[how](report), end="")
+    else:
+        if not console.is_terminal:
+            console.width = 1000  # a file is as wide as its tables
+        for part in renderers.terminal(report):
+            console.print(part)

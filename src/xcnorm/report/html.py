@@ -1,0 +1,185 @@
+"""The report as one HTML file that needs nothing beside it: no network, no other file.
+
+Every text that comes from a run or a preset is escaped on its way in. The page also forbids itself to load anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from PIL import Image
+
+from xcnorm._version import __version__
+from xcnorm.engine.experiment import to_toml
+from xcnorm.report.arms import Arm
+from xcnorm.report.build import ORACLE, SELECTIONS, Report, Section
+from xcnorm.report.charts import Chart
+from xcnorm.report.palette import DARK, LIGHT, Palette
+from xcnorm.report.runs import Broken, Run
+from xcnorm.report.sheets import Picture, Sheet
+from xcnorm.report.svg import chart_html
+from xcnorm.report.tables import Cell, Row, Table
+
+_PAGE = files("xcnorm.report") / "page"
+_RANKS = {0: "", 1: "best", 2: "second"}
+
+
+def html(report: Report, sheets: Sequence[Sheet | str], functions: Iterable[Chart]) -> str:
+    """The page.
+
+    Args:
+        report: What to show.
+        sheets: For each section its contact sheet, or why there is none.
+        functions: Charts that belong to no section.
+    """
+    runs = sum(len(arm.runs) for section in report.sections for arm in section.arms)
+    lead = f"{_count(runs, 'run')}; results of {SELECTIONS[report.selection]}"
+    parts = [(section.title, _section(section, sheet)) for section, sheet in zip(report.sections, sheets, strict=True)]
+    parts.append(("Functions", f'<div class="charts">{"".join(map(chart_html, functions))}</div>'))
+    parts.append(("Runs", "".join(_details(section) for section in report.sections)))
+    main = [f'<p class="card warning"><b>Diagnostic.</b> {escape(ORACLE)}</p>'] if report.selection == "oracle" else []
+    if report.broken:
+        main.append(_broken(report.broken))
+    links = []
+    for number, (title, content) in enumerate(parts):
+        links.append(f'<a href="#part{number}">{escape(title)}</a>')
+        main.append(f'<h2 id="part{number}">{escape(title)}</h2>{content}')
+    style = Template(_file("page.css")).substitute(light=_variables(LIGHT), dark=_variables(DARK))
+    return Template(_file("page.html")).substitute(
+        title=escape(report.title),
+        lead=escape(lead),
+        version=escape(__version__),
+        nav="".join(links),
+        main="\n".join(main),
+        style=style,
+        script=_file("page.js"),
+    )
+
+
+def _file(name: str) -> str:
+    return (_PAGE / name).read_text(encoding="utf-8")
+
+
+def _variables(palette: Palette) -> str:
+    series = "".join(f"--s{number}:{colour};" for number, colour in enumerate(palette.series))
+    return f"--ink:{palette.ink};--faint:{palette.faint};--right:{palette.right};--wrong:{palette.wrong};{series}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _broken(broken: Iterable[Broken]) -> str:
+    items = [f"<li><code>{escape(str(b.folder))}</code>: {escape(b.reason)}</li>" for b in broken]
+    return (
+        f'<section class="card warning" id="broken"><h3>Not in this report: {_count(len(items), "run")}</h3>'
+        f"<ul>{''.join(items)}</ul></section>"
+    )
+
+
+def _section(section: Section, sheet: Sheet | str) -> str:
+    parts = [_notes(section.notes)]
+    parts += [_table(table) for table in section.tables]
+    parts.append(f'<div class="charts">{"".join(map(chart_html, section.charts))}</div>')
+    parts.append(_sheet(sheet) if isinstance(sheet, Sheet) else _notes([f"There is no contact sheet: {sheet}."]))
+    return "".join(parts)
+
+
+def _notes(lines: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f'<ul class="notes">{items}</ul>' if items else ""
+
+
+def _table(table: Table) -> str:
+    first = "ascending" if table.look.lower_is_better else "descending"
+    heads = ['<th scope="col" data-first="ascending"><button type="button">Method</button></th>']
+    for column in table.columns:
+        name = f"{escape(column.name)}{_marks(column.notes)}"
+        heads.append(f'<th scope="col" data-first="{first}"><button type="button">{name}</button></th>')
+    rows = "".join(_row(table, row) for row in table.rows)
+    numbered = "".join(f"<li>{_marks((n,))} {escape(note)}</li>" for n, note in enumerate(table.notes))
+    compared = "".join(f"<li>{escape(sentence)}</li>" for sentence in table.comparisons)
+    below = f'<ul class="notes">{numbered}{compared}</ul>' if numbered or compared else ""
+    verdict = f'<p class="verdict">{escape(table.verdict)}</p>' if table.verdict else ""
+    return f"""<section class="card"><h3>{escape(table.title)}</h3><p class="unit">{escape(table.caption)}</p>
+<div class="scroll"><table class="sortable"><thead><tr>{"".join(heads)}</tr></thead><tbody>{rows}</tbody></table></div>
+{verdict}{below}</section>"""
+
+
+def _row(table: Table, row: Row) -> str:
+    measured = row.origin == "measured"
+    tag = "" if measured else f'<span class="tag">{row.origin}</span>'
+    head = f'<th scope="row" data-value="{escape(row.label)}">{escape(row.label)}{tag}{_marks(row.notes)}</th>'
+    cells = "".join(_cell(table, cell) for cell in row.cells)
+    return f"<tr{'' if measured else ' class=unmeasured'}>{head}{cells}</tr>"
+
+
+def _cell(table: Table, cell: Cell) -> str:
+    value = "" if cell.value is None else repr(cell.value)
+    number = f'<span class="{_RANKS[cell.rank]}">{table.number(cell.value)}</span>'
+    spread = "" if cell.deviation is None else f' <span class="spread">± {table.number(cell.deviation)}</span>'
+    beside = ""
+    if cell.gap is not None:
+        kind = "missed" if table.miss(cell) else "reached"
+        beside = (
+            f'<span class="paper">paper {table.number(cell.paper)} <span class="{kind}">{table.gap(cell)}</span></span>'
+        )
+    elif cell.paper is not None:
+        beside = f'<span class="paper">paper {table.number(cell.paper)}</span>'
+    seeds = f' title="{_count(cell.count, "seed")}"' if cell.count else ""
+    return f'<td data-value="{value}"{seeds}>{number}{spread}{_marks(cell.notes)}{beside}</td>'
+
+
+def _marks(notes: Iterable[int]) -> str:
+    numbers = ",".join(str(note + 1) for note in notes)
+    return f"<sup>{numbers}</sup>" if numbers else ""
+
+
+def _sheet(sheet: Sheet) -> str:
+    rows = []
+    for domain, pictures in sheet.rows.items():
+        rows.append(f'<div class="domain"><b>{escape(domain)}</b>{"".join(map(_picture, pictures))}</div>')
+    return f'<section class="card"><h3>{escape(sheet.title)}</h3><div class="sheet">{"".join(rows)}</div></section>'
+
+
+def _picture(picture: Picture) -> str:
+    buffer = io.BytesIO()
+    Image.fromarray(picture.pixels).save(buffer, "png")
+    source = f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    lines = []
+    for guess in picture.guesses:
+        kind, sign = ("reached", "✓") if guess.right else ("missed", "✗")
+        text = f"{sign} {escape(guess.name)} {round(100 * guess.confidence)} %"
+        lines.append(f'<div class="{kind}" title="{escape(guess.arm)}">{text}</div>')
+    return f'<div class="picture"><img src="{source}" alt="{escape(picture.truth)}">{"".join(lines)}</div>'
+
+
+def _details(section: Section) -> str:
+    items = "".join(_run(arm, run) for arm in section.arms for run in arm.runs)
+    return f'<section class="card"><h3>{escape(section.title)}</h3>{items}</section>'
+
+
+def _run(arm: Arm, run: Run) -> str:
+    source = f", source {run.source}" if run.source else ""
+    time = f"<small>{run.metrics['steps']:,} steps in {_time(run.metrics['seconds'])}</small>"
+    return f"""<details><summary><b>{escape(arm.label)}</b>, seed {run.seed}{escape(source)} {time}</summary>
+<code>{escape(str(run.folder))}</code>
+<div class="columns"><pre>{escape(to_toml(run.config))}</pre><pre>{escape("".join(_lines(run.environment)))}</pre></div>
+</details>"""
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _lines(values: Mapping[str, object]) -> Iterator[str]:
+    for key, value in values.items():
+        yield f"{key}: {value if isinstance(value, str) else json.dumps(value)}\n"
