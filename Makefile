@@ -17,7 +17,7 @@ demo: $(INSTALLED) ## train and compare three small networks on the embedded dig
 	$(BIN)/xcnorm demo
 
 test: lint ## check style, types, floors, and run the tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(INSTALLED) ## check style, types and floors
 	$(BIN)/ruff check

@@ -12,10 +12,18 @@ MODULES = [
     "xcnorm",
     "xcnorm.conversion",
     "xcnorm.data",
+    "xcnorm.data.corruptions",
+    "xcnorm.data.readers",
+    "xcnorm.data.synthesis",
+    "xcnorm.engine",
+    "xcnorm.evaluate",
     "xcnorm.functional",
+    "xcnorm.methods",
     "xcnorm.models",
     "xcnorm.nn",
     "xcnorm.ops",
+    "xcnorm.report",
+    "xcnorm.sweep",
 ]
 
 

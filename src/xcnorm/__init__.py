@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xcnorm._version import __version__
 
 if TYPE_CHECKING:
-    from xcnorm import conversion, data, functional, models, nn, ops
+    from xcnorm import conversion, data, engine, evaluate, functional, methods, models, nn, ops, report, sweep
     from xcnorm.conversion import conversion_report, convert
     from xcnorm.models import create_model, list_models
     from xcnorm.nn import (
@@ -38,14 +38,21 @@ __all__ = [
     "convert",
     "create_model",
     "data",
+    "engine",
+    "evaluate",
     "functional",
     "list_models",
+    "methods",
     "models",
     "nn",
     "ops",
+    "report",
+    "sweep",
 ]
 
-_SUBMODULES = {"conversion", "data", "functional", "models", "nn", "ops"}
+_SUBMODULES = {
+    *("conversion", "data", "engine", "evaluate", "functional", "methods", "models", "nn", "ops", "report", "sweep"),
+}
 _HOME = {  # every other name is a layer and lives in xcnorm.nn
     "convert": "conversion",
     "conversion_report": "conversion",

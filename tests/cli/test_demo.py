@@ -15,9 +15,10 @@ def calls(monkeypatch):
     def run(out, *, iterations, seed, console):
         calls.append({"out": out, "iterations": iterations, "seed": seed})
         console.print("training")
-        return SimpleNamespace(to_dict=lambda: {"accuracy": 0.5}, render=lambda console: console.print("accuracy 0.5"))
+        return SimpleNamespace(to_dict=lambda: {"accuracy": 0.5}), Path("report.html")
 
     monkeypatch.setattr("xcnorm.demo.run", run)
+    monkeypatch.setattr("xcnorm.report.renderers.terminal", lambda report: ["accuracy 0.5"])
     return calls
 
 
@@ -29,9 +30,9 @@ def test_options_reach_the_demo(calls):
 def test_results_go_to_stdout_and_progress_to_stderr(calls, capsys):
     assert main(["demo"]) == 0
     captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ("accuracy 0.5\n", "training\n")
+    assert (captured.out, captured.err) == ("accuracy 0.5\nReport: report.html\n", "training\n")
 
 
 def test_json_is_all_there_is_on_stdout(calls, capsys):
     assert main(["demo", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"accuracy": 0.5}
+    assert json.loads(capsys.readouterr().out) == {"accuracy": 0.5, "page": "report.html"}

@@ -21,6 +21,9 @@ from tests.nn.layers import LAYERS, input_for
 from xcnorm.errors import UserError
 from xcnorm.models import WideResNet, Wiring, create_model
 
+# One process for all of it: what it starts with is dear.
+pytestmark = pytest.mark.xdist_group("nn_synchronised")
+
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4}
 EVEN, UNEVEN, IDLE = (4, 4), (3, 5), (0, 8)
 

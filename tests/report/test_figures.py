@@ -14,6 +14,9 @@ from xcnorm.report import build, charts, figures, find_runs
 from xcnorm.report.palette import DARK, LIGHT
 from xcnorm.report.sheets import make_sheet
 
+# One process for all of it: what it starts with is dear.
+pytestmark = pytest.mark.xdist_group("report_figures")
+
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):

@@ -12,6 +12,9 @@ from xcnorm.report import build, find_runs
 from xcnorm.report.charts import functions
 from xcnorm.report.html import html
 
+# One process for all of it: what it starts with is dear.
+pytestmark = pytest.mark.xdist_group("report_html")
+
 VOID = {"meta", "link", "img", "rect", "line", "polyline", "polygon", "circle"}
 
 

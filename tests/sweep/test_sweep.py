@@ -19,6 +19,9 @@ from xcnorm.errors import UserError
 from xcnorm.sweep import Board, Display, Job, LocalPool, RayPool, conduct
 from xcnorm.sweep.process import is_claimed
 
+# One process for all of it: what it starts with is dear.
+pytestmark = pytest.mark.xdist_group("sweep_sweep")
+
 ARMS = {"plain": {}, "decayed": {"optimiser.weight_decay": 0.1}}
 SEEDS = range(4)
 

@@ -79,6 +79,29 @@ def data(
     )
 
 
+@app.command()
+def engine(
+    device: Device = "cpu",
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer steps, for a first look.")] = False,
+    json: _output.Json = False,
+) -> None:
+    """Time training steps of digits_cnn through the engine beside a loop written by hand."""
+    _check(device)
+    from xcnorm.bench.engine import measure
+
+    steps = 1 if device == "cpu" else 50
+    result = measure(device, steps, repeats=5 if quick else 101)
+    if json:
+        _output.print_json(result)
+        return
+    _output.results().print(
+        f"a training step of digits_cnn on {device}, batch {result['batch']}: {result['engine_milliseconds']:.2f} ms "
+        f"through the engine, {result['by_hand_milliseconds']:.2f} ms by hand; ratio {result['ratio']:.3f} "
+        f"(at most {result['limit']:.2f} is allowed)",
+        soft_wrap=True,
+    )
+
+
 def _check(device: str) -> None:
     import torch
 

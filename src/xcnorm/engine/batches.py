@@ -85,9 +85,11 @@ def predict(
     device: torch.device,
     *,
     autocast: Any = None,
-    batch: int = 500,
+    batch: int | None = None,
 ) -> Tensor:
     """The probability of each class, ``(N, C)``, float32 on the CPU; the network is in evaluation mode meanwhile."""
+    if batch is None:  # what goes fastest: a CPU's caches hold little
+        batch = 1000 if device.type == "cuda" else 100
     training = model.training
     model.eval()
     parts = []

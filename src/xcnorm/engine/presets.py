@@ -103,6 +103,7 @@ def load_preset(name: str | Path) -> Preset:
     kind = values.get("kind", "table")
     if kind not in KINDS:
         raise UserError(f"preset {name}: {unknown_name('kind', kind, KINDS)}")
+    _check_arms(values, str(name))
     base = values["base"]
     if "recipe" in values:
         base = merge(load_recipe(values["recipe"], base.get("benchmark", Experiment().benchmark)), base)
@@ -116,6 +117,28 @@ def load_preset(name: str | Path) -> Preset:
         arms=tuple(Arm(arm["label"], override(arm.get("set", {})), arm.get("paper", {})) for arm in values["arms"]),
         published=tuple(values.get("published", ())),
     )
+
+
+def _check_arms(values: Mapping[str, Any], name: str) -> None:
+    seeds = values.get("seeds", [0])
+    if not isinstance(seeds, list) or not seeds or any(type(seed) is not int for seed in seeds):
+        raise UserError(f"preset {name}: seeds must be a list of numbers such as [0, 1, 2], not {seeds!r}")
+    if not isinstance(values["base"], dict):
+        raise UserError(f"preset {name}: base must be a table of settings")
+    for key, known in (("arms", ("label", "set", "paper")), ("published", None)):
+        rows = values.get(key, [])
+        if not isinstance(rows, list) or any(not isinstance(row, dict) for row in rows):
+            raise UserError(f"preset {name}: {key} must be tables, each under [[{key}]]")
+        for row in rows:
+            if not isinstance(row.get("label"), str):
+                raise UserError(f"preset {name}: one of the {key} has no label")
+            for inner in row:
+                if known is not None and inner not in known:
+                    raise UserError(f"preset {name}: {unknown_name('key of an arm', inner, known)}")
+            numbers = row if key == "published" else row.get("paper", {})
+            for column, value in numbers.items():
+                if column != "label" and not isinstance(value, (int, float)):
+                    raise UserError(f"preset {name}: {column} of {row['label']!r} must be a number, not {value!r}")
 
 
 def load_recipe(name: str, benchmark: str) -> dict[str, Any]:

@@ -71,9 +71,11 @@ class Trainer:
         self.method = find_method(experiment.method.name).make(experiment.method.options)
         if world.size > 1 and self.method.distributed:
             raise UserError(f"method {self.method.name} cannot run in several processes: {self.method.distributed}")
-        if run.graph and (device.type != "cuda" or not self.method.capturable or world.size > 1):
+        capturable = self.method.capturable and run.precision != "fp16"  # whose scaler looks at every gradient first
+        if run.graph and (device.type != "cuda" or not capturable or world.size > 1):
             raise UserError(
-                "run.graph needs one process on a CUDA device, and a method that draws nothing, such as erm"
+                "run.graph needs one process on a CUDA device, another precision than 'fp16', and a method that draws "
+                "nothing, such as erm"
             )
         if run.precision == "fp16" and device.type != "cuda":
             raise UserError("run.precision 'fp16' needs a CUDA device; on the CPU use 'bf16' or 'float32'")

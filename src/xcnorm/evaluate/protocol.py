@@ -121,7 +121,7 @@ def evaluate_run(
         "notes": results.notes,
         "missing": dict(benchmark.missing),
         "warnings": list(benchmark.warnings),
-        "steps": max(selected.values()),
+        "steps": experiment.schedule.iterations or max(selected.values()),
         "seconds": round(seconds, 3),
         "selection": selection,
     }

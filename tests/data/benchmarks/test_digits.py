@@ -6,6 +6,9 @@ from xcnorm import data
 from xcnorm.data.readers import read_npz
 from xcnorm.errors import UserError
 
+# One process for all of it: what it starts with is dear.
+pytestmark = pytest.mark.xdist_group("data_benchmarks_digits")
+
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):

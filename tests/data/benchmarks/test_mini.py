@@ -6,6 +6,9 @@ import torch
 from xcnorm import data
 from xcnorm.errors import UserError
 
+# One process for all of it: what it starts with is dear.
+pytestmark = pytest.mark.xdist_group("data_benchmarks_mini")
+
 
 @pytest.fixture(scope="module")
 def digits():
@@ -45,7 +48,8 @@ def test_cifar10c_mini():
     benchmark = data.load("cifar10c-mini", seed=3)
     assert list(benchmark.targets) == [f"{name}/{s}" for name in data.corruptions.names() for s in range(1, 6)]
     clean = benchmark.validation
-    assert clean.images.shape == (1000, 3, 32, 32)
+    assert clean.images.shape == (250, 3, 32, 32)
+    assert torch.equal(clean.labels.bincount(), torch.full((10,), 25))
     target = benchmark.targets["gaussian_noise/5"]
     assert torch.equal(target.labels, clean.labels)
     assert torch.equal(target.images[:9], data.corruptions.corrupt(clean.images[:9], "gaussian_noise", 5, seed=3))

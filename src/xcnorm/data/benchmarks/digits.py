@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -178,31 +177,29 @@ def load(
     if mnist_m == "keras_10000":
         parts["mnist_m"] = _keras_mnist_m(test.labels)
     domains, missing = {}, {}
-    with ThreadPoolExecutor(len(parts)) as pool:  # unpacking and decoding take most of the time, and go in parallel
+    with ThreadPoolExecutor(len(parts) + 1) as pool:  # unpacking and decoding take most of the time, and go in parallel
         reading = {name: pool.submit(_read, name, part, root, resample) for name, part in parts.items()}
+        reading["syn_rendered"] = pool.submit(_rendered)
     for name, target in reading.items():
         try:
             domains[name] = target.result()
         except MissingPartError as error:
             missing[name] = str(error)
-    makers: dict[str, Callable[[], Domain]] = {name: partial(domains.__getitem__, name) for name in domains}
-    if find_spec("matplotlib") is None:
-        missing["syn_rendered"] = 'its fonts come with matplotlib; install it with: pip install "xcnorm[report]"'
-    else:
-        makers["syn_rendered"] = _rendered
     return Benchmark(
         CARD,
         CARD.title,
         CARD.classes,
         train=_domain("mnist", LabelledImages(*(tensor[start:stop] for tensor in digits)), resample),
         validation=_domain("mnist", test, resample),
-        targets=Targets(makers),
+        targets=Targets({name: partial(domains.__getitem__, name) for name in domains}),
         missing=missing,
     )
 
 
-@cache
 def _rendered() -> Domain:
+    if find_spec("matplotlib") is None:
+        remedy = 'install it with: pip install "xcnorm[report]"'
+        raise MissingPartError(f"syn_rendered needs the fonts that come with matplotlib; {remedy}")
     labels = torch.arange(_RENDERED) % 10
     return Domain("syn_rendered", render_syn(labels, pixels=CARD.pixels), labels, "rendered by xcnorm")
 

@@ -1,0 +1,28 @@
+"""`xcnorm evaluate`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xcnorm.cli import _experiments, _output
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, such as runs/digits/erm+conv-1a2b3c/seed0.")],
+    data: _experiments.Data = None,
+    device: _experiments.Device = "auto",
+    json: _output.Json = False,
+) -> None:
+    """Test the weights of a run again, for example on targets that were missing when it was trained."""
+    from xcnorm.data import load
+    from xcnorm.engine import RunFolder, world
+    from xcnorm.evaluate.protocol import evaluate_run, selected_steps
+
+    folder = RunFolder(run)
+    experiment = folder.experiment()
+    selected, seconds = selected_steps(folder)
+    benchmark = load(experiment.benchmark, data, **experiment.benchmark_options)
+    with world(device) as here, folder.claimed():
+        evaluate_run(folder, benchmark, here, selected, seconds)
+    _output.print_run(folder.path, json)

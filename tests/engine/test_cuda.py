@@ -1,0 +1,91 @@
+"""Training on a GPU: captured steps, half precision, and going on from a checkpoint."""
+
+import pytest
+import torch
+
+from tests.engine import small
+from xcnorm.engine import Trainer, World
+from xcnorm.engine.checkpoint import load_checkpoint, save_checkpoint
+from xcnorm.errors import UserError
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+STEPS = 12
+
+
+def trainer(**changes):
+    """Without dropout, whose numbers a captured step draws in another order."""
+    experiment = small.experiment(schedule__iterations=STEPS, **changes)
+    made = Trainer(experiment, small.benchmark(), World(0, 1, torch.device("cuda")))
+    for module in made.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return made
+
+
+def losses(one, steps):
+    return [one.advance().item() for _ in range(steps)]
+
+
+@pytest.mark.parametrize("layer", ["conv", "r_xcnorm"])
+@pytest.mark.parametrize("optimiser", ["adamw", "adam", "sgd"])
+def test_captured_steps_follow_the_schedule(layer, optimiser):
+    changes = {
+        "model__layer": layer,
+        "model__options": {"preset": "paper"} if layer == "r_xcnorm" else {},
+        "optimiser": {"name": optimiser, "learning_rate": 0.02, "weight_decay": 0.01},
+        "schedule__warmup": 0.5,  # most of the captured steps have another rate than the one that was captured
+        "schedule__average": "ema",
+        "schedule__average_decay": 0.7,
+    }
+    plain, captured = trainer(**changes), trainer(run__graph=True, **changes)
+    assert losses(captured, STEPS) == pytest.approx(losses(plain, STEPS), rel=1e-2)
+    close = {"rtol": 1e-2, "atol": 1e-3}
+    torch.testing.assert_close(captured.model.state_dict(), plain.model.state_dict(), **close)
+    torch.testing.assert_close(captured.tested_model().state_dict(), plain.tested_model().state_dict(), **close)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
+def test_going_on_from_a_checkpoint(graph, optimiser, tmp_path):
+    changes = {"run__graph": graph, "optimiser__name": optimiser, "schedule__average": "ema"}
+    whole = trainer(**changes)
+    losses(whole, 5)
+    save_checkpoint(tmp_path, 5, whole.state_dict())
+    resumed = trainer(**changes)
+    resumed.load_state_dict(*load_checkpoint(tmp_path))
+    assert losses(resumed, STEPS - 5) == pytest.approx(losses(whole, STEPS - 5), rel=1e-2)
+    for one, other in zip(resumed.optimiser.state.values(), whole.optimiser.state.values(), strict=True):
+        # An optimiser that must read its step from the device would wait for it at every parameter.
+        assert {key: value.device for key, value in one.items()} == {key: value.device for key, value in other.items()}
+    torch.testing.assert_close(resumed.model.state_dict(), whole.model.state_dict(), rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])
+def test_reduced_precision_trains_near_float32(precision, tmp_path):
+    exact, rough = trainer(), trainer(run__precision=precision)
+    assert losses(rough, 6) == pytest.approx(losses(exact, 6), rel=0.1)
+    save_checkpoint(tmp_path, 6, rough.state_dict())
+    resumed = trainer(run__precision=precision)
+    resumed.load_state_dict(*load_checkpoint(tmp_path))
+    assert resumed.scaler.state_dict() == rough.scaler.state_dict()
+    assert losses(resumed, 6) == pytest.approx(losses(rough, 6), rel=0.05)
+
+
+def test_the_whole_set_lives_on_the_device():
+    assert trainer().batches._images.is_cuda
+
+
+@pytest.mark.parametrize("changes", [{"method__name": "randconv"}, {"run__precision": "fp16"}])
+def test_what_cannot_be_captured_is_refused(changes):
+    with pytest.raises(UserError, match=r"run\.graph needs"):
+        trainer(run__graph=True, **changes)
+
+
+def test_both_devices_train_the_same():
+    there = trainer(schedule__warmup=0.0)
+    here = Trainer(there.experiment, small.benchmark(), small.ALONE)
+    for module in here.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    assert losses(here, 5) == pytest.approx(losses(there, 5), rel=1e-2)

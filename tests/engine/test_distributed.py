@@ -1,0 +1,66 @@
+"""Two processes with half a batch each train the network that one trains with the whole batch."""
+
+import pytest
+import torch
+
+from tests.engine import small
+from tests.engine.programs import finish, folder, results, start
+from xcnorm.engine import world
+from xcnorm.errors import UserError
+
+# One process for all of it: what it starts with is dear.
+pytestmark = pytest.mark.xdist_group("engine_distributed")
+
+# The paper's layers in full: batch statistics and a moving c, both over the whole batch. Plain SGD, because Adam turns
+# the rounding of a gradient near zero into a step of full length.
+SETTINGS = {
+    "model.layer": "r_xcnorm",
+    "model.options.preset": "paper",
+    "model.options.norm": "batch",
+    "data.augment": '["flip","crop"]',
+    "optimiser.name": "sgd",
+    "optimiser.learning_rate": 0.01,
+    "schedule.iterations": 8,
+    "schedule.average": "ema",
+    "schedule.average_decay": 0.5,
+}
+
+
+def test_two_processes_equal_one(tmp_path):
+    small.pictures(tmp_path / "pictures")
+    found = {}
+    for processes in (1, 2):
+        out = tmp_path / str(processes)
+        code, complaints = finish(start(tmp_path / "pictures", out, SETTINGS, processes=processes))
+        assert code == 0, complaints
+        found[processes] = results(folder(out))
+    one, two = found[1], found[2]
+    torch.testing.assert_close(two["weights"]["last"], one["weights"]["last"], rtol=1e-4, atol=1e-5)
+    for name, array in one["predictions"].items():
+        assert array == pytest.approx(two["predictions"][name], abs=2e-3)
+    assert [line["step"] for line in two["log"]] == [line["step"] for line in one["log"]]  # one process wrote
+    assert (
+        two["metrics"]["selection"]["last"]["targets"].keys() == one["metrics"]["selection"]["last"]["targets"].keys()
+    )
+    weights = one["weights"]["last"]
+    scales = [name for name in weights if name.endswith("running_c")]
+    assert scales
+    assert all(weights[name] != 10.0 for name in scales)
+
+
+def test_one_process_is_a_world():
+    with world("cpu") as alone:
+        assert (alone.rank, alone.size, alone.leads) == (0, 1, True)
+        assert alone.agree(True)
+        assert not alone.agree(False)
+        alone.wait()
+
+
+@pytest.mark.parametrize(
+    ("device", "words"), [("gpu", "device must be auto, cpu or cuda, not 'gpu'"), ("cuda", "there is no CUDA")]
+)
+def test_devices_that_are_not_there(device, words):
+    if device == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(UserError, match=words), world(device):
+        pass

@@ -1,0 +1,325 @@
+"""The presets that come with the package: every one can be run, and says of the paper what the paper says."""
+
+import re
+from functools import cache
+
+import pytest
+
+from xcnorm.data.registry import find_benchmark, list_benchmarks
+from xcnorm.engine import list_presets, list_recipes, load_preset, load_recipe, make_experiment
+from xcnorm.errors import UserError
+
+FULL = [name for name in list_presets() if name.startswith("paper/") and not name.endswith("_mini")]
+
+DIGITS = ("svhn", "mnist_m", "syn", "usps", "average")
+TABLE1 = {
+    "ERM": (27.83, 52.72, 39.65, 76.94, 49.29),
+    "CCSA": (25.89, 49.29, 37.31, 83.72, 49.05),
+    "d-SNE": (26.22, 50.98, 37.83, 93.16, 52.05),
+    "JiGen": (33.80, 57.80, 43.79, 77.15, 53.14),
+    "ADA": (35.51, 60.41, 45.32, 77.26, 54.63),
+    "M-ADA": (42.55, 67.94, 48.95, 78.53, 59.49),
+    "ME-ADA": (42.56, 63.27, 50.39, 81.04, 59.32),
+    "RandConv": (57.52, 87.76, 62.88, 83.36, 72.88),
+    "L2D": (62.86, 87.30, 63.72, 83.97, 74.46),
+    "MetaCNN": (66.50, 88.27, 70.66, 89.64, 78.77),
+    "XCNorm": (59.92, 66.67, 67.33, 85.24, 69.79),
+    "R-XCNorm": (65.42, 71.00, 71.25, 89.04, 74.18),
+    "R-XCNorm + RandConv": (64.25, 83.22, 72.25, 88.89, 77.15),
+}
+TABLE2 = {
+    "ERM": (67.28, 56.73, 30.02, 62.30, 54.08),
+    "ADA": (72.67, 67.04, 39.97, 66.62, 61.58),
+    "M-ADA": (75.54, 63.76, 54.21, 65.10, 64.65),
+    "ME-ADA": (74.44, 71.37, 66.47, 70.83, 70.78),
+    "RandConv": (74.90, 74.95, 55.71, 76.80, 70.59),
+    "L2D": (75.98, 69.16, 73.29, 72.02, 72.61),
+    "MetaCNN": (77.44, 76.80, 78.23, 81.26, 78.43),
+    "XCNorm": (72.98, 73.76, 48.15, 77.52, 68.10),
+    "R-XCNorm": (75.57, 75.72, 60.81, 77.61, 72.43),
+    "R-XCNorm + RandConv": (76.99, 79.61, 63.95, 82.27, 75.70),
+}
+TABLE3 = {
+    "ERM": (30.0, 55.2, 39.4, 75.9, 50.1),
+    "XCNorm": (59.9, 66.7, 67.3, 85.2, 69.8),
+    "XCNorm + mask": (62.0, 67.4, 68.8, 87.9, 71.5),
+    "R-XCNorm": (64.0, 69.1, 70.8, 87.3, 72.8),
+    "R-XCNorm + mask": (65.4, 71.0, 71.3, 89.0, 74.2),
+}
+TABLES = {
+    "paper/table1_digits": (DIGITS, TABLE1),
+    "paper/table2_cifar10c": (("weather", "blur", "noise", "digital", "average"), TABLE2),
+    "paper/table3_ablation": (DIGITS, TABLE3),
+}
+
+
+@cache  # making a network takes a while, even one without memory
+def one_seed(name):
+    return load_preset(name).experiments({"seed": 0})
+
+
+def paper_rows(preset):
+    """Every number of the paper in a preset, by label; arms that are "as printed" stand for the row without that."""
+    rows = [(arm.label, arm.paper) for arm in preset.arms if arm.paper]
+    rows += [(row["label"], {key: value for key, value in row.items() if key != "label"}) for row in preset.published]
+    return [(label.removesuffix(", as printed"), numbers) for label, numbers in rows]
+
+
+def arm_settings(experiment):
+    """What tells arms apart; networks, and what follows from them, differ between a preset and its mini twin."""
+    return experiment.label, experiment.model.layer, experiment.method, experiment.benchmark_options
+
+
+@pytest.mark.parametrize("name", list_presets())
+def test_every_arm_is_an_experiment_of_its_own(name):
+    preset = load_preset(name)
+    experiments = one_seed(name)
+    assert [experiment.label for experiment in experiments] == [arm.label for arm in preset.arms]
+    assert len({experiment.folder for experiment in experiments}) == len(preset.arms)
+
+
+def test_every_table_and_figure_is_there():
+    assert {name: load_preset(name).kind for name in FULL} == {
+        "paper/table1_digits": "table",
+        "paper/table2_cifar10c": "categories",
+        "paper/table3_ablation": "table",
+        "paper/fig1_norms": "severity",
+        "paper/fig_camelyon17": "bars",
+        "paper/fig_gradient_scaling": "convergence",
+        "paper/fig_mrs": "mrs",
+    }
+
+
+def test_seeds_multiply_arms():
+    preset = load_preset("paper/fig_mrs")
+    pairs = [(experiment.label, experiment.seed) for experiment in preset.experiments()]
+    assert pairs == [(label, seed) for label in ("ERM", "XCNorm", "R-XCNorm") for seed in (0, 1, 2)]
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_a_mini_twin_has_the_same_arms_and_needs_no_download(name):
+    twin = one_seed(f"{name}_mini")
+    assert [arm_settings(experiment) for experiment in twin] == [
+        arm_settings(experiment) for experiment in one_seed(name)
+    ]
+    assert load_preset(f"{name}_mini").kind == load_preset(name).kind
+    benchmarks = {find_benchmark(experiment.benchmark) for experiment in twin}
+    assert [(module.PARTS, module.CARD.files) for module in benchmarks] == [((), ())]
+    assert {experiment.run.selection for experiment in twin} == {("last",)}
+
+
+@pytest.mark.parametrize("name", [name for name in list_presets() if name not in TABLES])
+def test_numbers_of_the_paper_stand_only_where_the_data_is_the_papers(name):
+    assert paper_rows(load_preset(name)) == []
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_papers_numbers_are_the_papers(name):
+    columns, table = TABLES[name]
+    preset = load_preset(name)
+    rows = paper_rows(preset)
+    for label, numbers in rows:
+        assert (label, numbers) == (label, dict(zip(columns, table[label], strict=True)))
+    assert {label for label, _ in rows} == set(table)
+    published = [row["label"] for row in preset.published]
+    assert published == [label for label in table if label in published]
+    assert preset.kind == "categories" or preset.columns == columns[:-1]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_papers_averages_are_plain_means(name):
+    tolerance = 0.03 if name == "paper/table3_ablation" else 0.02  # the ablation is printed with one decimal
+    for label, numbers in paper_rows(load_preset(name)):
+        values = [value for column, value in numbers.items() if column != "average"]
+        assert sum(values) / 4 == pytest.approx(numbers["average"], abs=tolerance), label
+
+
+def test_table_1_has_both_readings_of_the_operator_and_a_control():
+    options = {e.label: (e.model.layer, e.model.options) for e in one_seed("paper/table1_digits")}
+    assert options["XCNorm"] == ("xcnorm", {})
+    assert options["R-XCNorm"] == ("r_xcnorm", {})
+    assert options["XCNorm, as printed"] == ("xcnorm", {"preset": "paper"})
+    assert options["R-XCNorm, as printed"] == ("r_xcnorm", {"preset": "paper"})
+    control = options["Control: plain convolution, instance norm, abs first"]
+    assert control == ("conv", {"norm": "instance", "rectify_first": "abs"})
+
+
+def test_randconv_is_set_as_published():
+    published = {
+        "paper/table1_digits": {"kernels": [1, 3, 5, 7], "mix": True, "identity": 0.0, "consistency": 10.0},
+        "paper/table2_cifar10c": {"kernels": [1, 3, 5], "mix": False, "identity": 0.5, "consistency": 5.0},
+        "paper/fig_camelyon17": {"kernels": [1, 3, 5, 7], "mix": False, "identity": 0.5, "consistency": 5.0},
+    }
+    for name, options in published.items():
+        found = [experiment for experiment in one_seed(name) if experiment.method.name == "randconv"]
+        assert {experiment.label for experiment in found} == {"RandConv", "R-XCNorm + RandConv"}
+        assert all(experiment.method.options == options for experiment in found)
+
+
+def test_gradient_scaling_is_compared_with_and_without_the_norm_that_cancels_it():
+    experiments = one_seed("paper/fig_gradient_scaling")
+    pairs = [(e.model.options.get("gain", "before_norm"), e.model.options.get("norm", "instance")) for e in experiments]
+    assert pairs == [("before_norm", "instance"), ("none", "instance"), ("before_norm", "none"), ("none", "none")]
+    assert {experiment.optimiser.name for experiment in experiments} == {"sgd"}
+
+
+def test_every_hospital_is_the_source_of_every_arm_of_camelyon17():
+    pairs = [(e.label, e.benchmark_options["source"]) for e in one_seed("paper/fig_camelyon17")]
+    labels = ("ERM", "RandConv", "XCNorm", "R-XCNorm", "R-XCNorm + RandConv")
+    assert pairs == [(label, source) for label in labels for source in range(5)]
+
+
+def test_figures_share_the_runs_of_tables():
+    folders = {name: {experiment.folder for experiment in one_seed(name)} for name in FULL}
+    assert folders["paper/fig_mrs"] < folders["paper/table2_cifar10c"]
+    assert len(folders["paper/fig1_norms"] & folders["paper/table2_cifar10c"]) == 3  # ERM, XCNorm, R-XCNorm
+    assert len(folders["paper/table3_ablation"] & folders["paper/table1_digits"]) == 3
+
+
+def test_the_recipe_paper_is_that_of_the_literature():
+    def of(benchmark):
+        return make_experiment({"benchmark": benchmark} | load_recipe("paper", benchmark))
+
+    digits, cifar, camelyon = of("digits"), of("cifar10c"), of("camelyon17")
+    assert [e.model.name for e in (digits, cifar, camelyon)] == ["digits_cnn", "wrn16_4", "densenet121"]
+    assert [e.optimiser.name for e in (digits, cifar, camelyon)] == ["adam", "sgd", "sgd"]
+    assert [e.optimiser.learning_rate for e in (digits, cifar, camelyon)] == [1e-4, 0.1, 1e-3]
+    assert [e.optimiser.weight_decay for e in (digits, cifar, camelyon)] == [0, 5e-4, 0.01]
+    assert [(e.optimiser.momentum, e.optimiser.nesterov) for e in (cifar, camelyon)] == [(0.9, True), (0.9, False)]
+    assert [e.schedule.batch for e in (digits, cifar, camelyon)] == [32, 128, 32]
+    assert [e.schedule.shape for e in (digits, cifar, camelyon)] == ["constant", "cosine", "constant"]
+    assert {e.schedule.warmup for e in (digits, cifar, camelyon)} == {0}
+    assert digits.schedule.steps(10_000) == 10_000
+    assert cifar.schedule.steps(50_000) == 200 * (50_000 // 128)
+    assert camelyon.schedule.steps(32_000) == 10_000
+    assert [e.data.augment for e in (digits, cifar, camelyon)] == [(), ("flip", "crop"), ()]
+    assert [e.data.mean for e in (digits, cifar, camelyon)] == [0.5, 0.5, [0.485, 0.456, 0.406]]
+    assert [e.data.std for e in (digits, cifar, camelyon)] == [0.5, 0.5, [0.229, 0.224, 0.225]]
+
+
+def test_the_recipe_fast_is_the_one_that_was_measured():
+    digits = make_experiment({"benchmark": "digits"} | load_recipe("fast", "digits"))
+    assert digits.optimiser.model_dump(include={"name", "learning_rate", "weight_decay"}) == {
+        "name": "adamw",
+        "learning_rate": 1e-3,
+        "weight_decay": 0.0,
+    }
+    assert digits.schedule.model_dump(include={"iterations", "batch", "warmup", "shape", "average"}) == {
+        "iterations": 2500,
+        "batch": 128,
+        "warmup": 0.05,
+        "shape": "cosine",
+        "average": "none",
+    }
+    assert (digits.data.mean, digits.data.std, digits.data.augment) == (0.5, 0.5, ())
+
+
+@pytest.mark.parametrize("benchmark", list_benchmarks())
+def test_the_recipe_fast_is_for_every_benchmark(benchmark):
+    experiment = make_experiment({"benchmark": benchmark} | load_recipe("fast", benchmark))
+    assert experiment.optimiser.name == ("sgd" if benchmark == "cifar10c" else "adamw")
+
+
+def test_cifar_fast_is_the_papers_recipe_in_forty_epochs():
+    fast, short, full = (
+        make_experiment({"benchmark": "cifar10c"} | load_recipe(recipe, "cifar10c"))
+        for recipe in ("fast", "cifar_fast", "paper")
+    )
+    assert (short.schedule.epochs, full.schedule.epochs) == (40, 200)
+    assert short.model_copy(update={"schedule": full.schedule}) == full
+    assert short == fast
+
+
+@pytest.mark.parametrize("benchmark", ["digits-mini", "cifar10c-mini", "camelyon17-mini"])
+def test_the_recipe_mini_is_short(benchmark):
+    experiment = make_experiment({"benchmark": benchmark} | load_recipe("mini", benchmark))
+    assert 0 < experiment.schedule.iterations * experiment.schedule.batch <= 2000
+
+
+def test_a_recipe_says_what_it_is_for():
+    assert list_recipes() == ("cifar_fast", "fast", "mini", "paper")
+    with pytest.raises(UserError, match=r"recipe 'mini' is for digits-mini, .*, not for digits; choose another"):
+        load_recipe("mini", "digits")
+    with pytest.raises(UserError, match="recipe 'cifar_fast' is for cifar10c, not for digits"):
+        load_recipe("cifar_fast", "digits")
+    with pytest.raises(UserError, match="unknown recipe 'papre'; did you mean 'paper'"):
+        load_recipe("papre", "digits")
+
+
+GOOD = """
+title = "Mine"
+recipe = "mini"
+
+[base]
+benchmark = "digits-mini"
+
+[[arms]]
+label = "short"
+[arms.set]
+"schedule.iterations" = 5
+"model.layer" = "xcnorm"
+"""
+
+
+def test_a_preset_of_ones_own_puts_arm_over_base_over_recipe(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD)
+    preset = load_preset(path)
+    assert (preset.name, preset.title, preset.kind, preset.seeds) == ("mine", "Mine", "table", (0,))
+    (experiment,) = preset.experiments()
+    assert (experiment.schedule.iterations, experiment.schedule.batch) == (5, 32)
+    assert (experiment.model.name, experiment.model.layer, experiment.label) == ("digits_cnn", "xcnorm", "short")
+    (changed,) = preset.experiments({"seed": 7, "schedule": {"iterations": 3}})
+    assert (changed.schedule.iterations, changed.seed) == (3, 7)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ('recipe = "mini"', 'recipie = "mini"', "unknown key 'recipie'; did you mean 'recipe'"),
+        ('recipe = "mini"', 'recipe = "mni"', "unknown recipe 'mni'; did you mean 'mini'"),
+        ('recipe = "mini"', 'kind = "tabel"', "unknown kind 'tabel'; did you mean 'table'"),
+        ('title = "Mine"', "", "title is missing"),
+        ('title = "Mine"', "title = ", "not valid TOML"),
+        ('"schedule.iterations"', '"schedule.iteratons"', "'iteratons'; did you mean 'iterations'"),
+        ('"model.layer"', '"modle.layer"', "'modle'; did you mean 'model'"),
+        ('"xcnorm"', '"xcnrom"', "unknown layer 'xcnrom'; did you mean 'xcnorm'"),
+        ('"digits-mini"', '"digits-mni"', "digits-mni"),
+    ],
+)
+def test_a_mistake_in_a_preset_is_explained_in_one_line(tmp_path, old, new, complaint):
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD.replace(old, new, 1))
+    with pytest.raises(UserError) as caught:
+        load_preset(path).experiments()
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_preset_that_is_not_there():
+    with pytest.raises(UserError, match="unknown preset 'paper/table1_digit'; did you mean 'paper/table1_digits'"):
+        load_preset("paper/table1_digit")
+    with pytest.raises(UserError, match=r"cannot read the preset nowhere\.toml"):
+        load_preset("nowhere.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("seeds = 3", "seeds must be a list"),
+        ("seeds = []", "seeds must be a list"),
+        ("base = 1", "base must be a table"),
+        ("arms = [1]", "arms must be tables"),
+        ("arms = [{}]", "one of the arms has no label"),
+        ('arms = [{label = "a", sett = {}}]', "did you mean 'set'"),
+        ('arms = [{label = "a", paper = {svhn = "x"}}]', "svhn of 'a' must be a number"),
+        ("published = [{svhn = 1}]", "one of the published has no label"),
+    ],
+)
+def test_mistakes_in_a_preset_are_one_line(tmp_path, text, words):
+    values = {"title": 'title = "t"', "base": "base = {seed = 1}", "arms": 'arms = [{label = "a"}]'}
+    values |= {text.split()[0]: text}
+    path = tmp_path / "mine.toml"
+    path.write_text("\n".join(values.values()))
+    with pytest.raises(UserError, match=re.escape(words)):
+        load_preset(path)

@@ -1,0 +1,227 @@
+"""A training that stops anywhere goes on as if it had not; and it does what the experiment says."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.engine import small
+from xcnorm.data import Sampler, transforms
+from xcnorm.engine import World, seeding
+from xcnorm.engine.batches import accuracy, predict
+from xcnorm.engine.checkpoint import load_checkpoint, save_checkpoint
+from xcnorm.engine.training import Trainer, build_model
+from xcnorm.errors import UserError
+
+STEPS = 6
+AUGMENTED = {"data__augment": ["flip", "crop"]}
+RUNS = {
+    "adam": {"optimiser__name": "adam", **AUGMENTED},
+    "adamw-ema-randconv": {
+        "method__name": "randconv",
+        "schedule__average": "ema",
+        "schedule__average_decay": 0.6,
+        "optimiser__weight_decay": 0.1,
+        "model__layer": "r_xcnorm",
+        "model__options": {"preset": "paper"},
+        **AUGMENTED,
+    },
+    "sgd": {"optimiser__name": "sgd", "model__layer": "xcnorm"},
+    "sgd-ema": {"optimiser__name": "sgd", "schedule__average": "ema"},
+    "adam-channels-last": {"optimiser__name": "adam", "run__channels_last": True},
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_going_on_from_any_step_changes_nothing(name, tmp_path):
+    experiment = small.experiment(schedule__iterations=STEPS, **RUNS[name])
+    whole = small.trainer(experiment)
+    losses = []
+    for step in range(STEPS):
+        save_checkpoint(tmp_path / str(step), step, whole.state_dict())
+        losses.append(whole.advance().item())
+        if step % 2:
+            whole.look()
+    for start in range(STEPS):
+        torch.manual_seed(start)  # whatever the new process drew before
+        resumed = small.trainer(experiment)
+        step, state = load_checkpoint(tmp_path / str(start))
+        resumed.load_state_dict(step, state)
+        for step in range(start, STEPS):
+            assert resumed.advance().item() == losses[step]
+            if step % 2:
+                resumed.look()
+        assert_same_state(resumed, whole)
+
+
+def assert_same_state(one, other):
+    for left, right in ((one.model, other.model), (one.tested_model(), other.tested_model())):
+        torch.testing.assert_close(left.state_dict(), right.state_dict(), rtol=0, atol=0)
+    torch.testing.assert_close(one.best, other.best, rtol=0, atol=0)
+    assert one.batches.sampler.state_dict() == other.batches.sampler.state_dict()
+
+
+def test_dropout_really_draws():
+    """Without the state of the global generator a resumed run would differ: here the second goes on from the first."""
+    one, other = (small.trainer(small.experiment()) for _ in range(2))
+    assert one.advance() != other.advance()
+
+
+def test_seeds_decide_everything():
+    def losses(seed):
+        trainer = small.trainer(small.experiment(seed=seed, method__name="randconv", **AUGMENTED))
+        return [trainer.advance().item() for _ in range(3)]
+
+    assert losses(1) == losses(1)
+    assert losses(1) != losses(2)
+
+
+def test_a_step_is_a_step_of_the_plain_loop():
+    """Order, normalisation, rate, decay and average, written out by hand."""
+    experiment = small.experiment(
+        model__name="digits_cnn",
+        schedule={"iterations": 5, "batch": 8, "warmup": 0.0, "average": "ema", "average_decay": 0.9},
+        optimiser={"name": "sgd", "learning_rate": 0.05, "momentum": 0.0, "nesterov": False, "weight_decay": 0.1},
+        data={"mean": [0.1, 0.2, 0.3], "std": 0.25},
+    )
+    trainer = small.trainer(experiment)
+    source = small.benchmark().train
+    model = build_model(experiment, small.benchmark(), torch.device("cpu"))
+    average = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    mean = torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)
+    order = Sampler(32, 8, seed=seeding.derive(0, "order"))
+    for step in range(5):
+        index = next(order)
+        loss = trainer.advance()
+        images = (source.images[index].float().expand(-1, 3, -1, -1) / 255 - mean) / 0.25
+        expected = F.cross_entropy(model(images), source.labels[index])
+        torch.testing.assert_close(loss, expected.detach())
+        model.zero_grad()
+        expected.backward()
+        rate = 0.05 * 0.5 * (1 + math.cos(math.pi * step / 5))
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                decay = 0.1 if name.endswith("weight") else 0.0  # a plain network has no other weights than layers'
+                parameter -= rate * (parameter.grad + decay * parameter)
+                average[name] = parameter.clone() if step == 0 else 0.9 * average[name] + 0.1 * parameter
+    torch.testing.assert_close(dict(trainer.model.state_dict()), dict(model.state_dict()))
+    torch.testing.assert_close(dict(trainer.tested_model().state_dict()), average)
+
+
+def test_looking_changes_nothing_and_keeps_the_best():
+    experiment = small.experiment(
+        schedule__iterations=30, optimiser__learning_rate=0.02, run__selection=["best_on_source"]
+    )
+    looked, blind = small.trainer(experiment), small.trainer(experiment)
+    scores = {}
+    for step in range(30):
+        torch.manual_seed(step)
+        loss = looked.advance()
+        torch.manual_seed(step)
+        assert blind.advance() == loss
+        scores[looked.step] = looked.look()
+        assert looked.model.training
+    torch.testing.assert_close(looked.model.state_dict(), blind.model.state_dict(), rtol=0, atol=0)
+    best = looked.best["best_on_source"]
+    assert best["score"] == max(scores.values())
+    assert list(scores.values()).count(best["score"]) > 1
+    assert best["step"] == min(step for step, score in scores.items() if score == best["score"])
+    model = build_model(experiment, small.benchmark(), torch.device("cpu"))
+    model.load_state_dict(best["weights"])
+    held_out = small.benchmark().validation
+    answers = predict(model, held_out.images, looked.prepare, torch.device("cpu"))
+    assert accuracy(answers, held_out.labels) == best["score"]
+
+
+def test_training_learns():
+    trainer = small.trainer(small.experiment(schedule__iterations=40, optimiser__learning_rate=0.01))
+    for _ in range(40):
+        trainer.advance()
+    assert trainer.look() > 0.9
+
+
+def test_the_number_of_steps():
+    assert small.trainer(small.experiment(schedule={"iterations": 7, "batch": 8})).steps == 7
+    assert small.trainer(small.experiment(schedule={"iterations": 0, "epochs": 3, "batch": 12})).steps == 3 * 2
+    limited = small.experiment(schedule={"iterations": 0, "epochs": 3, "batch": 4}, data__train_limit=9)
+    assert small.trainer(limited).steps == 3 * 2
+
+
+@pytest.mark.parametrize(("limit", "used"), [(0, 32), (1, 1), (5, 5), (31, 31), (32, 32), (100, 32)])
+def test_a_limit_takes_images_evenly(limit, used):
+    trainer = small.trainer(small.experiment(data__train_limit=limit, schedule__batch=1))
+    labels = trainer.batches._labels
+    assert len(labels) == trainer.batches.sampler.steps_per_epoch == used
+    everything = small.benchmark().train.images.flatten(1).tolist()
+    places = [everything.index(image) for image in trainer.batches._images.flatten(1).tolist()]
+    assert places == sorted(set(places))
+    gaps = torch.tensor(places).diff()
+    assert used < 2 or gaps.max() - gaps.min() <= 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"run__precision": "fp16"}, "run.precision 'fp16' needs a CUDA device; on the CPU use 'bf16' or 'float32'"),
+        ({"run__graph": True}, "run.graph needs one process on a CUDA device"),
+        ({"schedule__batch": 33}, "32 images do not fill one batch of 33"),
+        ({"schedule": {"iterations": 0, "epochs": 2, "batch": 33}}, "32 training images do not fill one batch of 33"),
+    ],
+)
+def test_what_cannot_run_here_is_refused(changes, words):
+    with pytest.raises(UserError) as error:
+        small.trainer(small.experiment(**changes))
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_batch_that_cannot_be_shared_is_refused():
+    with pytest.raises(UserError, match=r"schedule.batch 8 cannot be shared by 3 processes evenly"):
+        Trainer(small.experiment(), small.benchmark(), World(0, 3, torch.device("cpu")))
+
+
+def without_dropout(**changes):
+    trainer = small.trainer(small.experiment(**changes))
+    for module in trainer.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return trainer
+
+
+def test_bfloat16_trains_near_float32():
+    exact, rough = (without_dropout(run__precision=name) for name in ("float32", "bf16"))
+    for step in range(3):
+        one, other = exact.advance().item(), rough.advance().item()
+        assert one != other
+        assert one == pytest.approx(other, rel=0.05), step
+    assert all(parameter.dtype == torch.float32 for parameter in rough.model.parameters())
+
+
+def test_channels_last_trains_the_same():
+    plain, last = (without_dropout(run__channels_last=flag) for flag in (False, True))
+    kernels = [parameter for parameter in last.model.parameters() if parameter.ndim == 4]
+    assert kernels
+    assert all(kernel.is_contiguous(memory_format=torch.channels_last) for kernel in kernels)
+    for _ in range(3):
+        assert plain.advance().item() == pytest.approx(last.advance().item(), rel=1e-3)
+
+
+@pytest.mark.compile
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch's compiler itself
+def test_compiled_trains_the_same():
+    plain, compiled = (without_dropout(run__compile=flag) for flag in (False, True))
+    for _ in range(3):
+        assert plain.advance().item() == pytest.approx(compiled.advance().item(), rel=1e-3)
+    assert list(plain.state_dict()["model"]) == list(compiled.state_dict()["model"])
+
+
+def test_predictions_are_probabilities_of_whatever_batch():
+    trainer = small.trainer(small.experiment())
+    images = small.domain("test", 7, 16).images
+    answers = predict(trainer.model, images, trainer.prepare, torch.device("cpu"), batch=3)
+    assert trainer.model.training
+    torch.testing.assert_close(answers.sum(1), torch.ones(7))
+    with torch.no_grad():  # without dropout, and by the moving averages
+        expected = trainer.model.eval()(transforms.normalise(images.expand(-1, 3, -1, -1), 0.5, 0.5)).softmax(1)
+    torch.testing.assert_close(answers, expected)
