@@ -105,4 +105,4 @@ def test_a_preset_with_a_bad_number(runs, capsys, tmp_path):
     path = tmp_path / "table.toml"
     path.write_text(PRESET.replace("66.5", '"66,5"'))
     assert main(["report", str(runs), "--preset", str(path)]) == 2
-    assert "optdigits of MetaCNN must be a number, not '66,5'" in complaint(capsys)
+    assert "optdigits of 'MetaCNN' must be a number, not '66,5'" in complaint(capsys)

@@ -102,7 +102,7 @@ def log(run):
 
 def test_training_writes_log_checkpoints_and_weights(run):
     told = []
-    selected = train(
+    selected, seconds = train(
         small.experiment(run__evaluate_every=4, run__checkpoint_every=4),
         small.benchmark(),
         run,
@@ -118,7 +118,7 @@ def test_training_writes_log_checkpoints_and_weights(run):
     assert told == [(line["step"], 6, line["loss"]) for line in lines if "loss" in line]
     assert sorted(path.name for path in run.checkpoints.iterdir()) == ["step-000000004", "step-000000006"]
     # A run that was trained, but killed before it was tested, is not trained again.
-    assert train(small.experiment(), small.benchmark(), run, small.ALONE) == selected
+    assert train(small.experiment(), small.benchmark(), run, small.ALONE) == (selected, seconds)
     assert log(run) == lines
 
 

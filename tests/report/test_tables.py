@@ -168,7 +168,7 @@ def test_a_score_that_is_undefined_is_a_dash(tmp_path):
 def test_corruptions_by_category_severity_and_robustness(tmp_path):
     grid_runs(tmp_path, seeds=(0,))
     section = build(find_runs(tmp_path)).sections[0]
-    categories, severities, robustness, _ = map(cells, section.tables)
+    categories, severities, robustness, scored, _, first, second = map(cells, section.tables)
     values = grid(0.93, 0.1)
     blur = fmean(100 * values[f"{name}/5"] for name in CATEGORIES["sdg4"]["blur"])
     assert categories["BN", "blur"].value == pytest.approx(blur)
@@ -180,6 +180,9 @@ def test_corruptions_by_category_severity_and_robustness(tmp_path):
     assert robustness["R-XCNorm", "weather"].rank == 1  # the lower one
     assert robustness["R-XCNorm", "weather"].value < robustness["BN", "weather"].value
     assert [chart.name for chart in section.charts] == ["severity", "mrs", "convergence"]
+    assert scored["BN", "accuracy"].value == pytest.approx(fmean(100 * value for value in values.values()))
+    assert len(first) == len(second) == 19 * 5
+    assert first["fog", "3"].value == pytest.approx(100 * values["fog/3"])
 
 
 def test_a_category_without_all_its_members_says_so(tmp_path):
@@ -210,7 +213,7 @@ def test_convergence_has_the_losses_of_all_seeds(tmp_path):
     at = [run.losses[100] for run in runs]
     place = series.x.index(100)
     assert (series.y[place], series.low[place], series.high[place]) == pytest.approx((fmean(at), min(at), max(at)))
-    assert cells(section.tables[1])["ERM", "end"].value == pytest.approx(fmean(run.losses[400] for run in runs))
+    assert cells(section.tables[2])["ERM", "end"].value == pytest.approx(fmean(run.losses[400] for run in runs))
     assert all(math.isfinite(y) for y in series.y)
 
 

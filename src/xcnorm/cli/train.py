@@ -19,7 +19,8 @@ def command(
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     changes: _experiments.Changes = None,
     config: Annotated[
-        Path | None, typer.Option(help="A config.toml to start from instead of a recipe.", show_default=False)
+        Path | None,
+        typer.Option(help="A config.toml, instead of the options above but --set.", show_default=False),
     ] = None,
     data: _experiments.Data = None,
     out: _experiments.Runs = Path("runs"),
@@ -50,6 +51,7 @@ def command(
     if dry_run:
         folder = RunFolder.of(experiment, out)
         if json:
+            values = experiment.model_dump(mode="json")
             _output.print_json({"folder": str(folder.path), "finished": folder.finished, "experiment": values})
         else:
             print(f"# {folder.path}\n{experiment.to_toml()}", end="")

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed
@@ -40,6 +42,14 @@ class World:
         torch.distributed.all_reduce(wishes)
         return bool(wishes > 0)
 
+    def gather(self, value: Any) -> list[Any]:
+        """What every process has, in order; all must ask."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        torch.distributed.all_gather_object(values, value)
+        return values
+
     def wait(self) -> None:
         """Until all processes are here."""
         if self.size > 1:
@@ -68,7 +78,8 @@ def world(device: str = "auto") -> Iterator[World]:
     here = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(here)
-    torch.distributed.init_process_group("nccl" if cuda else "gloo")
+    # The others wait while the first tests on all targets, which may take longer than torch thinks anything should.
+    torch.distributed.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(days=1))
     try:
         yield World(rank, size, here)
     finally:

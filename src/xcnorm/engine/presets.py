@@ -137,7 +137,7 @@ def _check_arms(values: Mapping[str, Any], name: str) -> None:
                     raise UserError(f"preset {name}: {unknown_name('key of an arm', inner, known)}")
             numbers = row if key == "published" else row.get("paper", {})
             for column, value in numbers.items():
-                if column != "label" and not isinstance(value, (int, float)):
+                if column != "label" and type(value) not in (int, float):
                     raise UserError(f"preset {name}: {column} of {row['label']!r} must be a number, not {value!r}")
 
 

@@ -127,7 +127,7 @@ class RunFolder:
 
     def save_weights(self, rule: str, weights: Mapping[str, Tensor]) -> None:
         """Keep the weights that a selection rule chose."""
-        with _whole(self.path / f"{rule}.safetensors") as part:
+        with whole(self.path / f"{rule}.safetensors") as part:
             save_file({name: tensor.contiguous() for name, tensor in weights.items()}, part)
 
     def weights(self, rule: str) -> dict[str, Tensor]:
@@ -139,7 +139,12 @@ class RunFolder:
         path = self.path / f"{rule}.safetensors"
         if not path.exists():
             raise UserError(f"{self.path} has no weights for {rule!r}; finish it first: xcnorm train does")
-        return load_file(path)
+        try:
+            return load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise UserError(
+                f"cannot read {path}: {error}; delete {self.path / 'metrics.json'} and train again"
+            ) from error
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -160,13 +165,17 @@ def write(path: Path, text: str) -> None:
     Raises:
         UserError: The disk is full or cannot be written.
     """
-    with _whole(path) as part:
+    with whole(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """The name to write a file under; it gets its own when all of it is on the disk."""
+def whole(path: Path) -> Iterator[Path]:
+    """The name to write a file under; it gets its own when all of it is on the disk.
+
+    Raises:
+        UserError: The disk is full or cannot be written.
+    """
     part = path.with_name(f".{path.name}.part")
     try:
         yield part

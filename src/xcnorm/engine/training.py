@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from xcnorm.engine.distributed import World
 from xcnorm.engine.experiment import Experiment
 from xcnorm.engine.graph import captured
 from xcnorm.engine.optimisation import make_optimiser, rate_factor, restore, set_rate
+from xcnorm.engine.precision import autocast, precision
 from xcnorm.engine.runs import RunFolder
 from xcnorm.engine.signals import stop_requests
 from xcnorm.errors import UserError
@@ -49,6 +50,7 @@ class Trainer:
         step: The number of training steps done.
         steps: The number of training steps in all.
         best: For each selection rule but ``"last"``: the best score so far, its step and its weights.
+        seconds: How long the training has taken so far, also before it was interrupted.
     """
 
     def __init__(
@@ -107,13 +109,13 @@ class Trainer:
         self._compute: Callable[[Tensor, Tensor], Tensor] = captured(self._update) if run.graph else self._update
         self.prepare = preparation(experiment.data, run.channels_last)
         self.step = 0
+        self.seconds = 0.0
         self.best: dict[str, dict[str, Any]] = {}
         seeding.seed_globals(seeding.derive(seed, f"rank{world.rank}"))
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The precision that the experiment asks for."""
-        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.experiment.run.precision)
-        return nullcontext() if dtype is None else torch.autocast(self.world.device.type, dtype)
+        return autocast(self.experiment.run.precision, self.world.device)
 
     def advance(self) -> Tensor:
         """One training step; its loss, still on the device."""
@@ -158,7 +160,7 @@ class Trainer:
         return score
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is needed to go on."""
+        """All that is needed to go on; all processes must ask."""
         return {
             "model": self.model.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
@@ -167,8 +169,9 @@ class Trainer:
             "method": self.method.state_dict(),
             "sampler": self.batches.sampler.state_dict(),
             "generators": {name: generator.get_state() for name, generator in self.generators.items()},
-            "globals": seeding.global_state(),
+            "globals": self.world.gather(seeding.global_state()),
             "best": self.best,
+            "seconds": self.seconds,
         }
 
     def load_state_dict(self, step: int, state: dict[str, Any]) -> None:
@@ -182,9 +185,10 @@ class Trainer:
         self.batches.sampler.load_state_dict(state["sampler"])
         for name, generator in self.generators.items():
             generator.set_state(state["generators"][name].cpu())
-        if self.world.leads:  # the others' dropout goes on from their own seed
-            seeding.set_global_state(state["globals"])
+        if len(state["globals"]) == self.world.size:  # else dropout goes on from the seeds of a new start
+            seeding.set_global_state(state["globals"][self.world.rank])
         self.best = state["best"]
+        self.seconds = state["seconds"]
         self.step = step
 
 
@@ -211,7 +215,7 @@ def train(
     *,
     probe: Callable[[nn.Module], float] | None = None,
     progress: Progress | None = None,
-) -> dict[str, int]:
+) -> tuple[dict[str, int], float]:
     """Train to the end, from the newest checkpoint if there is one, and keep the selected weights in the run's folder.
 
     A request to stop (Ctrl-C, or the signal that cluster schedulers send) is answered after the current step, with a
@@ -226,37 +230,38 @@ def train(
         progress: Is told how far it is.
 
     Returns:
-        For each selection rule, the step that its weights are from.
+        For each selection rule, the step that its weights are from; and how many seconds training has taken.
 
     Raises:
         KeyboardInterrupt: It was asked to stop; the same call goes on from there.
         UserError: The experiment cannot run here, the loss is no longer finite, or the disk is full.
     """
-    with _precision(experiment.run.precision), stop_requests() as stopped:
+    with precision(experiment.run.precision), stop_requests() as stopped:
         trainer = Trainer(experiment, benchmark, world, probe)
         _resume(trainer, folder)
         run, steps = experiment.run, trainer.steps
         look_every = run.evaluate_every or max(1, steps // _LOOKS)
         save_every = run.checkpoint_every or max(1, steps // _LOOKS)
         log_every = max(1, steps // _LOG_LINES)
-        clock = time.perf_counter()
+        started = time.perf_counter() - trainer.seconds
         while trainer.step < steps:
             loss = trainer.advance()
             step = trainer.step
+            trainer.seconds = time.perf_counter() - started
             if step % log_every == 0 or step == steps:
-                _log(trainer, folder, loss.item(), time.perf_counter() - clock)
+                _log(trainer, folder, loss.item())
                 if progress is not None:
                     progress(step, steps, loss.item())
             if world.leads and (step % look_every == 0 or step == steps):
                 folder.log({"step": step, "validation": trainer.look()})
             stop = world.agree(stopped()) if step % log_every == 0 or world.size == 1 else False
-            if world.leads and (step % save_every == 0 or step == steps or stop):
-                save_checkpoint(folder.checkpoints, step, trainer.state_dict())
+            if step % save_every == 0 or step == steps or stop:
+                state = trainer.state_dict()
+                if world.leads:
+                    save_checkpoint(folder.checkpoints, step, state)
             if stop:
                 raise KeyboardInterrupt
-        if world.leads:
-            return _keep_weights(trainer, folder)
-        return {}
+        return (_keep_weights(trainer, folder) if world.leads else {}), trainer.seconds
 
 
 def _resume(trainer: Trainer, folder: RunFolder) -> None:
@@ -268,7 +273,7 @@ def _resume(trainer: Trainer, folder: RunFolder) -> None:
     trainer.world.wait()
 
 
-def _log(trainer: Trainer, folder: RunFolder, loss: float, seconds: float) -> None:
+def _log(trainer: Trainer, folder: RunFolder, loss: float) -> None:
     if not math.isfinite(loss):
         raise UserError(
             f"the loss became {loss} in step {trainer.step}; try a smaller optimiser.learning_rate, or "
@@ -277,9 +282,8 @@ def _log(trainer: Trainer, folder: RunFolder, loss: float, seconds: float) -> No
     if trainer.world.leads:
         rate = float(trainer.optimiser.param_groups[0]["lr"])
         epoch = trainer.step // trainer.batches.sampler.steps_per_epoch
-        folder.log(
-            {"step": trainer.step, "epoch": epoch, "loss": loss, "learning_rate": rate, "seconds": round(seconds, 3)}
-        )
+        seconds = round(trainer.seconds, 3)
+        folder.log({"step": trainer.step, "epoch": epoch, "loss": loss, "learning_rate": rate, "seconds": seconds})
 
 
 def _keep_weights(trainer: Trainer, folder: RunFolder) -> dict[str, int]:
@@ -301,14 +305,3 @@ def _limited(source: Domain, limit: int) -> Domain:
         return source
     chosen = torch.linspace(0, len(source) - 1, limit).long()
     return Domain(source.name, source.images[chosen], source.labels[chosen], source.note)
-
-
-@contextmanager
-def _precision(name: str) -> Iterator[None]:
-    """Whether matrix units may round to TF32 is a switch of the whole process; it is put back afterwards."""
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = name == "tf32"
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before

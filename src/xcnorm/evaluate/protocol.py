@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
-import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from xcnorm.data import Benchmark, load
+from xcnorm.data.grid import SEVERITIES
 from xcnorm.engine.batches import predict, preparation
 from xcnorm.engine.distributed import World
 from xcnorm.engine.experiment import Experiment
-from xcnorm.engine.runs import RunFolder, write
+from xcnorm.engine.precision import autocast, precision
+from xcnorm.engine.runs import RunFolder, whole, write
 from xcnorm.engine.tensorboard import TensorBoard
 from xcnorm.engine.training import Progress, build_model, train
 from xcnorm.environment import environment
@@ -73,16 +73,15 @@ def complete(
                 said(f"without {name}: {reason}")
             for warning in benchmark.warnings:
                 said(warning)
-            clock = time.perf_counter()
             probe = _oracle(experiment, benchmark, world)
-            selected = train(experiment, benchmark, folder, world, probe=probe, progress=progress)
+            selected, seconds = train(experiment, benchmark, folder, world, probe=probe, progress=progress)
             if world.leads:
                 said("testing")
-                evaluate_run(folder, benchmark, world, selected, time.perf_counter() - clock)
+                evaluate_run(folder, benchmark, world, selected, seconds)
             world.wait()
-        except (UserError, OSError, RuntimeError) as error:
+        except Exception as error:
             if world.leads and folder.path.exists():
-                folder.fail(f"{type(error).__name__}: {error}")
+                folder.fail(str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}")
             raise
     return folder
 
@@ -100,13 +99,13 @@ def evaluate_run(
         seconds: How long training took.
     """
     experiment = folder.experiment()
-    prepare = preparation(experiment.data, experiment.run.channels_last)
     model = build_model(experiment, benchmark, world.device)
     arrays: dict[str, np.ndarray] = {}
     selection: dict[str, Any] = {}
     for rule, step in selected.items():
         model.load_state_dict(folder.weights(rule))
-        results = evaluate(model, benchmark, lambda images: predict(model, images, prepare, world.device))
+        with precision(experiment.run.precision):
+            results = evaluate(benchmark, answers(model, experiment, world.device))
         for name, (probabilities, labels) in results.predictions.items():
             arrays[f"labels/{name}"] = labels.numpy()
             arrays[f"{rule}/{name}"] = probabilities.half().numpy()
@@ -121,7 +120,9 @@ def evaluate_run(
         "notes": results.notes,
         "missing": dict(benchmark.missing),
         "warnings": list(benchmark.warnings),
-        "steps": experiment.schedule.iterations or max(selected.values()),
+        "steps": experiment.schedule.steps(
+            min(experiment.data.train_limit or len(benchmark.train), len(benchmark.train))
+        ),
         "seconds": round(seconds, 3),
         "selection": selection,
     }
@@ -137,11 +138,13 @@ def selected_steps(folder: RunFolder) -> tuple[dict[str, int], float]:
     """
     try:
         metrics = json.loads((folder.path / "metrics.json").read_text(encoding="utf-8"))
+        return {rule: numbers["step"] for rule, numbers in metrics["selection"].items()}, metrics["seconds"]
     except FileNotFoundError as error:
         raise UserError(f"{folder.path} is not finished; finish it with xcnorm train") from error
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {folder.path / 'metrics.json'}: {error}; delete it and train again") from error
-    return {rule: numbers["step"] for rule, numbers in metrics["selection"].items()}, metrics["seconds"]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{folder.path / 'metrics.json'} lacks {error}; delete it and train again") from error
 
 
 class Results:
@@ -159,12 +162,18 @@ class Results:
         self.notes: dict[str, str] = {}
 
 
-def evaluate(model: nn.Module, benchmark: Benchmark, answer: Predictor) -> Results:
+def answers(model: nn.Module, experiment: Experiment, device: torch.device) -> Predictor:
+    """What a network says to images in bytes, prepared and computed as the experiment has it."""
+    prepare = preparation(experiment.data, experiment.run.channels_last)
+    rounding = partial(autocast, experiment.run.precision, device)
+    return lambda images: predict(model, images, prepare, device, autocast=rounding)
+
+
+def evaluate(benchmark: Benchmark, answer: Predictor) -> Results:
     """Test a network on the source's held-out images and on every target.
 
     Args:
-        model: The network.
-        benchmark: Its data.
+        benchmark: The data.
         answer: From images in bytes to the probability of each class.
     """
     results = Results()
@@ -183,9 +192,10 @@ def evaluate(model: nn.Module, benchmark: Benchmark, answer: Predictor) -> Resul
         corruption, slash, severity = name.rpartition("/")
         if slash and severity.isdigit() and torch.equal(domain.labels, held_out.labels):
             corrupted.setdefault(corruption, []).append(probabilities)
-    if corrupted:
-        scores = {name: robustness_score(clean, answers) for name, answers in corrupted.items()}
-        results.numbers["robustness"] = scores
+    # The score is defined over all severities; a corruption that lacks one has none.
+    all_five = {name: found for name, found in corrupted.items() if len(found) == len(SEVERITIES)}
+    if all_five:
+        results.numbers["robustness"] = {name: robustness_score(clean, found) for name, found in all_five.items()}
     return results
 
 
@@ -193,10 +203,11 @@ def _oracle(experiment: Experiment, benchmark: Benchmark, world: World) -> Calla
     """The mean score on the targets themselves; choosing by it is cheating, and labelled so wherever it is shown."""
     if "oracle" not in experiment.run.selection:
         return None
-    prepare = preparation(experiment.data, experiment.run.channels_last)
+    if not benchmark.targets:
+        raise UserError("run.selection 'oracle' needs a target, and none is here")
 
     def probe(model: nn.Module) -> float:
-        results = evaluate(model, benchmark, lambda images: predict(model, images, prepare, world.device))
+        results = evaluate(benchmark, answers(model, experiment, world.device))
         values = [numbers[benchmark.card.metric] or 0.0 for numbers in results.numbers["targets"].values()]
         return sum(values) / len(values)
 
@@ -204,17 +215,5 @@ def _oracle(experiment: Experiment, benchmark: Benchmark, world: World) -> Calla
 
 
 def _save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **dict[str, Any](arrays))
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as handle:
-            handle.write(buffer.getvalue())
-            handle.flush()
-            os.fsync(handle.fileno())
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise UserError(
-            f"cannot write {path}: {error.strerror}; free some space and run the same command again"
-        ) from error
-    part.replace(path)
+    with whole(path) as part, part.open("wb") as handle:
+        np.savez_compressed(handle, **dict[str, Any](arrays))

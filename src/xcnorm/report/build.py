@@ -15,7 +15,7 @@ from xcnorm.report import charts
 from xcnorm.report.arms import Arm, arrange, group
 from xcnorm.report.charts import Chart
 from xcnorm.report.runs import Broken, Run, Runs
-from xcnorm.report.tables import Look, Table, make_table
+from xcnorm.report.tables import Look, Table, make_grid, make_table
 
 if TYPE_CHECKING:
     from xcnorm.engine.presets import Preset
@@ -125,26 +125,15 @@ def build(runs: Runs, preset: Preset | None = None, selection: str = "last") -> 
 
 
 def _of_preset(runs: Sequence[Run], preset: Preset, selection: str) -> Section:
-    _check_numbers(preset)
     arms, others = arrange(runs, preset)
     if not any(arm.runs for arm in arms):
         raise UserError(
             f"none of these {len(runs)} finished runs belongs to the preset {preset.name}; "
             "report without --preset, or run it with xcnorm sweep"
         )
-    kinds = dict.fromkeys([preset.kind, "convergence"])
+    kinds = dict.fromkeys([preset.kind, "scores", "convergence"])
     notes = [f"{len(others)} finished runs belong to no arm of this preset and are left out"] if others else []
     return _section(preset.name, preset.title, arms, kinds, selection, notes, preset.columns, preset.published)
-
-
-def _check_numbers(preset: Preset) -> None:
-    """The paper's numbers are the one part of a preset that training never looks at."""
-    for record in (*({"label": arm.label, **arm.paper} for arm in preset.arms), *preset.published):
-        if "label" not in record:
-            raise UserError(f"preset {preset.name}: a published row has no label; give it one")
-        for column, number in record.items():
-            if column != "label" and (isinstance(number, bool) or not isinstance(number, int | float)):
-                raise UserError(f"preset {preset.name}: {column} of {record['label']} must be a number, not {number!r}")
 
 
 def _of_benchmark(runs: Sequence[Run], selection: str) -> Section:
@@ -154,7 +143,7 @@ def _of_benchmark(runs: Sequence[Run], selection: str) -> Section:
     else:
         kinds = ["bars"] if len({run.source for run in runs}) > 1 else ["table"]
     arms = group(runs, across_sources="bars" in kinds)
-    return _section(runs[0].benchmark, " / ".join(_titles(runs)), arms, [*kinds, "convergence"], selection)
+    return _section(runs[0].benchmark, " / ".join(_titles(runs)), arms, [*kinds, "scores", "convergence"], selection)
 
 
 def _section(
@@ -180,6 +169,9 @@ def _section(
             tables.append(replace(table, heading=f"{title} – {table.title}", caption=_caption(table, selection)))
         if chart is not None and chart.series:
             drawn.append(chart)
+    tables += [
+        replace(table, heading=f"{title} – {table.title}", caption=_caption(table, selection)) for table in _grids(rest)
+    ]
     titles = _titles(runs)
     said = [f"Tested on {tested}." for tested in titles] if [title] != titles else []
     if len(titles) > 1:
@@ -317,6 +309,36 @@ def _sources(ask: _Ask) -> _Made:
     return make_table(title, look, ask.arms, columns, values, published=ask.published), chart
 
 
+def _grids(ask: _Ask) -> Iterator[Table]:
+    """For each arm that was tested on corruptions, every one at every severity."""
+    columns = tuple(str(severity) for severity in SEVERITIES)
+    for arm in ask.arms:
+        targets = [target for run in arm.runs for target in run.targets(ask.selection) if "/" in target]
+        rows = list(dict.fromkeys(target.rpartition("/")[0] for target in targets))
+        if rows:
+            title = f"{arm.label}: every corruption at every severity"
+            look = Look(f"{ask.metric} in percent")
+            yield make_grid(title, look, arm, rows, columns, lambda run: run.targets(ask.selection))
+
+
+def _scores(ask: _Ask) -> _Made:
+    """Every score, each as the mean over the targets."""
+    columns = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auroc": "AUROC"}
+    columns["calibration_error"] = "calibration error"
+
+    def values(run: Run) -> dict[str, float]:
+        found = {}
+        targets = run.metrics["selection"][ask.selection]["targets"]
+        for key, column in columns.items():
+            known = {name: 100 * numbers[key] for name, numbers in targets.items() if numbers.get(key) is not None}
+            if known:
+                found[column] = average(known)
+        return found
+
+    look = Look("mean over the targets in percent; of the calibration error, lower is better", tested=False)
+    return make_table("all scores", look, ask.arms, tuple(columns.values()), values), None
+
+
 def _convergence(ask: _Ask) -> _Made:
     """The training loss at four moments, and its curves."""
 
@@ -353,5 +375,6 @@ _KINDS: dict[str, Callable[[_Ask], _Made]] = {
     "severity": _severities,
     "mrs": _robustness,
     "bars": _sources,
+    "scores": _scores,
     "convergence": _convergence,
 }

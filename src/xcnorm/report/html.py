@@ -132,7 +132,10 @@ def _cell(table: Table, cell: Cell) -> str:
         )
     elif cell.paper is not None:
         beside = f'<span class="paper">paper {table.number(cell.paper)}</span>'
-    seeds = f' title="{_count(cell.count, "seed")}"' if cell.count else ""
+    interval = ""
+    if cell.low is not None and cell.high is not None:
+        interval = f"; 95 % interval of the mean {table.number(cell.low)} to {table.number(cell.high)}"
+    seeds = f' title="{_count(cell.count, "seed")}{interval}"' if cell.count else ""
     return f'<td data-value="{value}"{seeds}>{number}{spread}{_marks(cell.notes)}{beside}</td>'
 
 

@@ -130,7 +130,8 @@ def latex_table(table: Table) -> str:
         for label, beside in _beside(table, row):
             lines.append(_ampersands([rf"\quad {label}", *map(_latex_text, beside)]))
     notes = " ".join(f"{_latex_marks((n,))}{_latex_text(note)}." for n, note in enumerate(table.notes))
-    caption = f"{_latex_text(f'{table.heading}: {table.caption}')}. {notes}".strip()
+    said = " ".join(f"{_latex_text(sentence)}." for sentence in (table.verdict, *table.comparisons) if sentence)
+    caption = f"{_latex_text(f'{table.heading}: {table.caption}')}. {notes} {said}".strip()
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}", ""])
 
 
@@ -139,14 +140,23 @@ def csv(report: Report) -> str:
     stream = io.StringIO()
     writer = csv_module.writer(stream, lineterminator="\n")
     heads = ["section", "table", "unit", "row", "column", "value", "deviation", "seeds", "origin", "paper", "gap"]
-    writer.writerow([*heads, "notes"])
+    writer.writerow([*heads, "low", "high", "notes"])
     for section in report.sections:
         for table in section.tables:
             for row in table.rows:
                 for column, cell in zip(table.columns, row.cells, strict=True):
                     notes = dict.fromkeys((*row.notes, *column.notes, *cell.notes))
                     where = [section.title, table.title, table.look.unit, row.label, column.name]
-                    numbers = [cell.value, cell.deviation, cell.count, row.origin, cell.paper, cell.gap]
+                    numbers = [
+                        cell.value,
+                        cell.deviation,
+                        cell.count,
+                        row.origin,
+                        cell.paper,
+                        cell.gap,
+                        cell.low,
+                        cell.high,
+                    ]
                     writer.writerow([*where, *numbers, "; ".join(table.notes[note] for note in notes)])
     return stream.getvalue()
 

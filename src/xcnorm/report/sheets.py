@@ -112,7 +112,7 @@ def _row(key: str, domain: Domain, shown: Mapping[str, Run], selection: str) -> 
     labels = domain.labels.numpy()
     guesses = {arm: _predictions(run, key, selection, labels) for arm, run in shown.items()}
     classes = next(iter(shown.values())).metrics["classes"]
-    index = torch.tensor(list(_chosen(labels, len(classes))))
+    index = torch.tensor(list(_chosen(labels, len(classes))), dtype=torch.int64)
     pixels = transforms.grey_to_rgb(domain.images[index]).permute(0, 2, 3, 1).numpy()
     pictures = []
     for place, image in zip(index.tolist(), pixels, strict=True):

@@ -29,6 +29,8 @@ class Cell:
         value: The mean over seeds, or the paper's number in a row that was not measured; None where there is none.
         deviation: The sample standard deviation over seeds; None for fewer than two.
         count: Over how many seeds; 0 in a row that was not measured.
+        low: Where the 95 % bootstrap interval of the mean begins; None for fewer than two seeds.
+        high: Where it ends.
         paper: What the paper reports for the same thing, where it does.
         rank: 1 for the best of its column, 2 for the second best, else 0.
         notes: Which of the table's notes belong to it, counted from 0.
@@ -40,6 +42,8 @@ class Cell:
     paper: float | None = None
     rank: int = 0
     notes: tuple[int, ...] = ()
+    low: float | None = None
+    high: float | None = None
 
     @property
     def gap(self) -> float | None:
@@ -259,6 +263,27 @@ def make_table(
     return Table(title, look, tuple(heads), _ranked(rows, look), tuple(footnotes.texts), compared)
 
 
+def make_grid(title: str, look: Look, arm: Arm, rows: Sequence[str], columns: Sequence[str], values: Values) -> Table:
+    """Make a table of one arm: a row for each corruption, a column for each severity.
+
+    Args:
+        title: Its heading.
+        look: What its numbers are.
+        arm: Whose numbers they are.
+        rows: The first half of a number's name.
+        columns: The second half, behind a slash.
+        values: The numbers of a run by name.
+    """
+    footnotes = _Footnotes()
+    by_seed = seed_values(arm, values)
+
+    def cell(name: str) -> Cell:
+        return _cell([numbers[name] for numbers in by_seed.values() if name in numbers], None, len(by_seed), footnotes)
+
+    made = [Row(row, tuple(cell(f"{row}/{column}") for column in columns)) for row in rows]
+    return Table(title, look, tuple(Column(column) for column in columns), tuple(made), tuple(footnotes.texts))
+
+
 def _head(
     column: str, arms: Sequence[Arm], seeds: Sequence[Mapping[str, float]], notes: Notes, footnotes: _Footnotes
 ) -> Column:
@@ -273,7 +298,9 @@ def _cell(values: Sequence[float], paper: float | None, seeds: int, footnotes: _
         return Cell(paper=paper)
     summary = summarise(values)
     mark = footnotes.mark([f"only {summary.count} of {seeds} seeds have it"] if summary.count < seeds else [])
-    return Cell(summary.mean, summary.std if summary.count > 1 else None, summary.count, paper, notes=mark)
+    if summary.count == 1:
+        return Cell(summary.mean, None, 1, paper, notes=mark)
+    return Cell(summary.mean, summary.std, summary.count, paper, notes=mark, low=summary.low, high=summary.high)
 
 
 def _mean(numbers: Mapping[str, float], columns: Sequence[str]) -> float:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from xcnorm.engine import RunFolder
-from xcnorm.errors import UserError
 from xcnorm.evaluate import average
 from xcnorm.sweep.process import Job
 
@@ -158,10 +157,10 @@ def _score(folder: RunFolder) -> float | None:
     path = folder.path / "metrics.json"
     try:
         metrics = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {error}; delete it and sweep again") from error
-    targets = next(iter(metrics["selection"].values()))["targets"]
-    scores = {name: numbers[metrics["metric"]] for name, numbers in targets.items()}
+        targets = next(iter(metrics["selection"].values()))["targets"]
+        scores = {name: numbers[metrics["metric"]] for name, numbers in targets.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration):
+        return None  # a report says what is wrong with it
     known = {name: score for name, score in scores.items() if score is not None}  # such as AUROC of a single class
     return average(known) if known else None
 
