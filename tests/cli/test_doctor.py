@@ -32,7 +32,7 @@ def test_json_says_what_is_here(capsys):
     assert found["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
     assert found["torch"]["threads"] == torch.get_num_threads()
     assert [backend["name"] for backend in found["torch"]["backends"]] == [b.name for b in ops.backends()]
-    assert {extra["name"] for extra in found["extras"]} == {"data", "report"}
+    assert {extra["name"] for extra in found["extras"]} == {"data", "report", "cluster", "tensorboard"}
     assert found["problems"] == []
 
 

@@ -57,5 +57,5 @@ def test_results_are_a_table_and_failures_with_their_logs(tmp_path, capsys):
     out = capsys.readouterr().out
     assert ["plain", "1", "0", "-", "1", "-", "-", "-"] in [line.split() for line in out.splitlines()]
     [log] = runs.glob("*/*/*/train.log")
-    assert f"failed: plain, seed 0: UserError: {empty}" in out
+    assert f"failed: plain, seed 0: {empty}" in out
     assert str(log) in out

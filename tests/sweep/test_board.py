@@ -7,7 +7,6 @@ import pytest
 from rich.console import Console
 
 from xcnorm.engine import make_experiment
-from xcnorm.errors import UserError
 from xcnorm.sweep import Board, Display, Job
 
 
@@ -40,9 +39,11 @@ def test_what_was_done_before_is_noted(tmp_path):
 def test_a_result_that_cannot_be_read_is_named(tmp_path):
     write_metrics(job(tmp_path, 0))
     path = job(tmp_path, 0).folder.path / "metrics.json"
-    path.write_text("{")
-    with pytest.raises(UserError, match=f"^cannot read {re.escape(str(path))}: .*; delete it"):
-        Board([job(tmp_path, 0)])
+    for text in ("{", "{}", '{"selection": {}}'):
+        path.write_text(text)
+        [entry] = Board([job(tmp_path, 0)]).entries
+        assert entry.state == "failed"
+        assert re.match(f"cannot read {re.escape(str(path))}: .*; delete it", entry.reason)
 
 
 def test_the_latest_loss_is_found_behind_what_is_half_written(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from xcnorm.engine import RunFolder
+from xcnorm.errors import UserError
 from xcnorm.evaluate import average
 from xcnorm.sweep.process import Job
 
@@ -47,12 +48,14 @@ class Entry:
     def settle(self, state: State, reason: str = "") -> None:
         """Note what became of it.
 
-        Raises:
-            UserError: It is finished, but its result cannot be read.
+        A finished job whose result cannot be read has failed.
         """
         self.state, self.reason = state, reason
         if state == "finished":
-            self.score = _score(self.job.folder)
+            try:
+                self.score = _score(self.job.folder)
+            except UserError as error:
+                self.state, self.reason = "failed", str(error)
 
     def latest(self) -> dict[str, Any]:
         """The last line with a loss that it has logged."""
@@ -101,9 +104,6 @@ class Board:
 
     Attributes:
         entries: The jobs, in the order in which they are done.
-
-    Raises:
-        UserError: The result of a finished job cannot be read.
     """
 
     def __init__(self, jobs: Iterable[Job]) -> None:
@@ -159,8 +159,8 @@ def _score(folder: RunFolder) -> float | None:
         metrics = json.loads(path.read_text(encoding="utf-8"))
         targets = next(iter(metrics["selection"].values()))["targets"]
         scores = {name: numbers[metrics["metric"]] for name, numbers in targets.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration):
-        return None  # a report says what is wrong with it
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+        raise UserError(f"cannot read {path}: {error}; delete it and sweep again") from error
     known = {name: score for name, score in scores.items() if score is not None}  # such as AUROC of a single class
     return average(known) if known else None
 

@@ -60,6 +60,13 @@ def test_an_unknown_target_is_a_key_error():
         data.load("cifar10c-mini").targets["fog/6"]
 
 
+def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XCNORM_CACHE", str(tmp_path / "file" / "below"))
+    with pytest.raises(UserError, match=r"cannot write .*XCNORM_CACHE"):
+        data.load("camelyon17-mini")
+
+
 def test_camelyon17_mini(tmp_path, monkeypatch):
     monkeypatch.setenv("XCNORM_CACHE", str(tmp_path))
     first = data.load("camelyon17-mini", source=0)
