@@ -181,6 +181,7 @@ def test_corruptions_by_category_severity_and_robustness(tmp_path):
     assert robustness["R-XCNorm", "weather"].value < robustness["BN", "weather"].value
     assert [chart.name for chart in section.charts] == ["severity", "mrs", "convergence"]
     assert scored["BN", "accuracy"].value == pytest.approx(fmean(100 * value for value in values.values()))
+    assert not any(cell.rank for cell in scored.values())  # of the calibration error, less is better
     assert len(first) == len(second) == 19 * 5
     assert first["fog", "3"].value == pytest.approx(100 * values["fog/3"])
 

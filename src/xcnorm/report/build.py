@@ -336,7 +336,10 @@ def _scores(ask: _Ask) -> _Made:
         return found
 
     look = Look("mean over the targets in percent; of the calibration error, lower is better", tested=False)
-    return make_table("all scores", look, ask.arms, tuple(columns.values()), values), None
+    table = make_table("all scores", look, ask.arms, tuple(columns.values()), values)
+    # What is best differs from column to column, so none is marked.
+    rows = [replace(row, cells=tuple(replace(cell, rank=0) for cell in row.cells)) for row in table.rows]
+    return replace(table, rows=tuple(rows)), None
 
 
 def _convergence(ask: _Ask) -> _Made:
