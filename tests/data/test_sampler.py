@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xcnorm.data.sampler import Sampler, in_order
+from xcnorm.data.sampler import Sampler
 from xcnorm.errors import UserError
 
 
@@ -122,17 +122,3 @@ def test_an_empty_state_is_refused():
 def test_bad_arguments(arguments, message):
     with pytest.raises(UserError, match=message):
         Sampler(**arguments)
-
-
-@given(st.integers(0, 50), st.integers(1, 60))
-def test_in_order(length, batch):
-    batches = list(in_order(length, batch))
-    assert [index for b in batches for index in b.tolist()] == list(range(length))
-    assert all(len(b) == batch for b in batches[:-1])
-    assert all(1 <= len(b) <= batch and b.dtype == torch.int64 for b in batches)
-
-
-@pytest.mark.parametrize(("length", "batch"), [(-1, 4), (4, 0)])
-def test_in_order_refuses(length, batch):
-    with pytest.raises(UserError, match="or more, not"):
-        in_order(length, batch)

@@ -104,22 +104,6 @@ class Sampler(Iterator[Tensor]):
         return {"length": self._length, "seed": self._seed, "global_batch": self._global_batch}
 
 
-def in_order(length: int, batch: int) -> Iterator[Tensor]:
-    """Indices of all images, in their order, in batches of which the last may be smaller.
-
-    Raises:
-        UserError: A number is out of its range.
-
-    Example:
-        >>> list(in_order(5, 3))
-        [tensor([0, 1, 2]), tensor([3, 4])]
-    """
-    _check_batch(batch)
-    if length < 0:
-        raise UserError(f"length must be 0 or more, not {length}")
-    return (torch.arange(start, min(start + batch, length)) for start in range(0, length, batch))
-
-
 def _check_batch(batch: int) -> None:
     if batch < 1:
         raise UserError(f"batch must be 1 or more, not {batch}")

@@ -19,9 +19,6 @@ from xcnorm.models import create_model
 Scalar = bool | int | float | str
 Options = dict[str, Scalar | list[Scalar]]
 
-AUGMENTATIONS = ("flip", "crop", "resized_crop", "jitter", "grey")
-SELECTIONS = ("last", "best_on_source", "oracle")
-
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
