@@ -175,7 +175,6 @@ def test_a_run_that_explodes_says_so_and_writes_it_down(pictures, tmp_path, caps
         (["--set", "schedule.batch=500"], "images do not fill one batch of 500"),
         (["--device", "tpu"], "device must be auto, cpu or cuda"),
         (["--set", "benchmark_options.source=nowhere"], "unknown source 'nowhere'"),
-        (["--config", "no/such/config.toml"], "no/such/config.toml"),
     ],
 )
 def test_mistakes_are_one_line(pictures, tmp_path, more, words, capsys):
@@ -191,3 +190,15 @@ def test_a_run_that_is_not_finished_cannot_be_evaluated(pictures, tmp_path, caps
     (tmp_path / "config.toml").write_bytes((trained / "config.toml").read_bytes())
     assert main(["evaluate", str(tmp_path)]) == 2
     assert "is not finished; finish it with xcnorm train" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--seed", "5"], ["--layer", "conv"], ["--recipe", "mini"], ["--model", "wrn16_4"]])
+def test_options_that_a_config_would_override_are_refused(option, tmp_path, capsys):
+    (tmp_path / "config.toml").write_text('benchmark = "digits-mini"\n')
+    assert main(["train", "--config", str(tmp_path / "config.toml"), "--dry-run", *option]) == 2
+    assert f"{option[0]} is for a recipe, not for --config" in capsys.readouterr().err
+
+
+def test_a_config_that_is_not_there(capsys):
+    assert main(["train", "--config", "no/such/config.toml"]) == 2
+    assert "no/such/config.toml" in capsys.readouterr().err

@@ -6,21 +6,28 @@ from typing import Annotated, Any
 import typer
 
 from xcnorm.cli import _experiments, _output
+from xcnorm.errors import UserError
 
 
 def command(
-    benchmark: Annotated[str, typer.Option(help="What to learn; xcnorm data list shows the names.")] = "digits-mini",
-    method: Annotated[str, typer.Option(help="How to train, such as erm or randconv.")] = "erm",
-    model: Annotated[
-        str | None, typer.Option(help="The network; unless given, the recipe's.", show_default=False)
+    benchmark: Annotated[
+        str | None,
+        typer.Option(help="What to learn; xcnorm data list shows the names.", show_default="digits-mini"),
     ] = None,
-    layer: Annotated[str, typer.Option(help="conv, xcnorm or r_xcnorm.")] = "conv",
-    recipe: Annotated[str, typer.Option(help="Optimiser and schedule: fast, paper, cifar_fast or mini.")] = "fast",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    method: Annotated[
+        str | None, typer.Option(help="How to train, such as erm or randconv.", show_default="erm")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="The network.", show_default="the recipe's")] = None,
+    layer: Annotated[str | None, typer.Option(help="conv, xcnorm or r_xcnorm.", show_default="conv")] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="Optimiser and schedule: fast, paper, cifar_fast or mini.", show_default="fast"),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random.", show_default="0")] = None,
     changes: _experiments.Changes = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="A config.toml, instead of the options above but --set.", show_default=False),
+        typer.Option(help="A config.toml to start from, instead of the options above.", show_default=False),
     ] = None,
     data: _experiments.Data = None,
     out: _experiments.Runs = Path("runs"),
@@ -42,11 +49,25 @@ def command(
     from xcnorm.evaluate.protocol import complete
 
     if config is not None:
+        beside = {
+            "benchmark": benchmark,
+            "method": method,
+            "model": model,
+            "layer": layer,
+            "recipe": recipe,
+            "seed": seed,
+        }
+        for option, value in beside.items():
+            if value is not None:
+                raise UserError(f"--{option} is for a recipe, not for --config; change the file's settings with --set")
         values = merge(read_config(config), _experiments.parse_changes(changes))
     else:
-        chosen: dict[str, Any] = {"benchmark": benchmark, "seed": seed}
-        chosen |= {"method": {"name": method}, "model": {"layer": layer} | ({"name": model} if model else {})}
-        values = merge(load_recipe(recipe, benchmark), chosen, _experiments.parse_changes(changes))
+        benchmark = benchmark or "digits-mini"
+        chosen: dict[str, Any] = {"benchmark": benchmark, "seed": seed or 0}
+        chosen |= {"method": {"name": method or "erm"}, "model": {"layer": layer or "conv"}}
+        if model is not None:
+            chosen["model"]["name"] = model
+        values = merge(load_recipe(recipe or "fast", benchmark), chosen, _experiments.parse_changes(changes))
     experiment = make_experiment(values)
     if dry_run:
         folder = RunFolder.of(experiment, out)

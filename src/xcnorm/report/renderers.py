@@ -52,7 +52,8 @@ def _terminal_table(table: Table) -> rich.table.Table:
     )
     drawn.add_column("")
     for column in table.columns:
-        drawn.add_column(Text(column.name + _marks(column.notes)), justify="right")
+        # With spaces, a name can go over two lines on a narrow terminal instead of being cut off.
+        drawn.add_column(Text(column.name.replace("_", " ") + _marks(column.notes)), justify="right")
     for row in table.rows:
         cells = [Text(_measured(table, cell) + _marks(cell.notes), _RANKS[cell.rank]) for cell in row.cells]
         drawn.add_row(Text(_label(row)), *cells)
