@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from xcnorm.engine import load_preset, world
 from xcnorm.engine.experiment import override
-from xcnorm.evaluate.protocol import complete
+from xcnorm.evaluate.complete import complete
 from xcnorm.report import Report, build, find_runs, write
 
 

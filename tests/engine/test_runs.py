@@ -102,15 +102,16 @@ def log(run):
 
 def test_training_writes_log_checkpoints_and_weights(run):
     told = []
-    selected, seconds = train(
+    trained = train(
         small.experiment(run__evaluate_every=4, run__checkpoint_every=4),
         small.benchmark(),
         run,
         small.ALONE,
         progress=lambda *progress: told.append(progress),
     )
-    assert selected["last"] == 6
-    assert selected["best_on_source"] in (4, 6)
+    assert trained.steps == 6
+    assert trained.selected["last"] == 6
+    assert trained.selected["best_on_source"] in (4, 6)
     lines = log(run)
     assert [line["step"] for line in lines if "loss" in line] == [1, 2, 3, 4, 5, 6]
     assert [line["epoch"] for line in lines if "loss" in line] == [0, 0, 0, 1, 1, 1]
@@ -118,7 +119,7 @@ def test_training_writes_log_checkpoints_and_weights(run):
     assert told == [(line["step"], 6, line["loss"]) for line in lines if "loss" in line]
     assert sorted(path.name for path in run.checkpoints.iterdir()) == ["step-000000004", "step-000000006"]
     # A run that was trained, but killed before it was tested, is not trained again.
-    assert train(small.experiment(), small.benchmark(), run, small.ALONE) == (selected, seconds)
+    assert train(small.experiment(), small.benchmark(), run, small.ALONE) == trained
     assert log(run) == lines
 
 

@@ -17,12 +17,12 @@ def command(
     """Test the weights of a run again, for example on targets that were missing when it was trained."""
     from xcnorm.data import load
     from xcnorm.engine import RunFolder, world
-    from xcnorm.evaluate.protocol import evaluate_run, selected_steps
+    from xcnorm.evaluate.protocol import evaluate_run, training_of
 
     folder = RunFolder(run)
     experiment = folder.experiment()
-    selected, seconds = selected_steps(folder)
+    trained = training_of(folder)
     benchmark = load(experiment.benchmark, data, **experiment.benchmark_options)
     with world(device) as here, folder.claimed():
-        evaluate_run(folder, benchmark, here, selected, seconds)
+        evaluate_run(folder, benchmark, here, trained)
     _output.print_run(folder.path, json)

@@ -46,7 +46,7 @@ def command(
     from xcnorm.engine import load_recipe, make_experiment, world
     from xcnorm.engine.experiment import merge
     from xcnorm.engine.runs import RunFolder, read_config
-    from xcnorm.evaluate.protocol import complete
+    from xcnorm.evaluate.complete import complete
 
     if config is not None:
         beside = {

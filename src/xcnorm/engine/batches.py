@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -84,22 +85,16 @@ def predict(
     prepare: Callable[[Tensor], Tensor],
     device: torch.device,
     *,
-    autocast: Any = None,
-    batch: int | None = None,
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Tensor:
     """The probability of each class, ``(N, C)``, float32 on the CPU; the network is in evaluation mode meanwhile."""
-    if batch is None:  # what goes fastest: a CPU's caches hold little
-        batch = 1000 if device.type == "cuda" else 100
+    batch = 1000 if device.type == "cuda" else 100  # what goes fastest: a CPU's caches hold little
     training = model.training
     model.eval()
     parts = []
     for part in images.split(batch):
-        inputs = prepare(part.to(device))
-        if autocast is None:
-            logits = model(inputs)
-        else:
-            with autocast():
-                logits = model(inputs)
+        with autocast():
+            logits = model(prepare(part.to(device)))
         parts.append(logits.float().softmax(1))
     model.train(training)
     return torch.cat(parts).cpu()

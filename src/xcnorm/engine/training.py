@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,24 @@ from xcnorm.nn import synchronise
 Progress = Callable[[int, int, float], None]
 """Is told the steps done, the steps in all, and the latest loss."""
 
+Judge = Callable[[Tensor, Tensor], float]
+"""From the probabilities of each class and the right ones to a score; higher is better."""
+
+
+class Trained(NamedTuple):
+    """What came of a training.
+
+    Attributes:
+        selected: For each selection rule, the step that its weights are from.
+        steps: The number of training steps.
+        seconds: How long they took, interruptions left out.
+    """
+
+    selected: dict[str, int]
+    steps: int
+    seconds: float
+
+
 _LOOKS = 10  # how often validation images are looked at, and checkpoints written, unless the experiment says
 _LOG_LINES = 200
 
@@ -43,6 +61,7 @@ class Trainer:
         experiment: What is trained, and how.
         benchmark: Its data.
         world: The processes that share the work.
+        judge: Scores the answers to validation images, for the selection ``"best_on_source"``.
         probe: Tests a network on the targets, for the selection ``"oracle"`` alone.
 
     Attributes:
@@ -58,9 +77,12 @@ class Trainer:
         experiment: Experiment,
         benchmark: Benchmark,
         world: World,
+        *,
+        judge: Judge = accuracy,
         probe: Callable[[nn.Module], float] | None = None,
     ) -> None:
-        self.experiment, self.benchmark, self.world, self._probe = experiment, benchmark, world, probe
+        self.experiment, self.benchmark, self.world = experiment, benchmark, world
+        self._judge, self._probe = judge, probe
         run, schedule, seed = experiment.run, experiment.schedule, experiment.seed
         device = world.device
         if schedule.batch % world.size:
@@ -146,10 +168,10 @@ class Trainer:
         return self.model if self.average is None else self.average.module
 
     def look(self) -> float:
-        """Accuracy on the validation images; keeps the weights if no earlier ones were better."""
+        """Score on the validation images; keeps the weights if they are better than all earlier ones."""
         domain, model = self.benchmark.validation, self.tested_model()
         probabilities = predict(model, domain.images, self.prepare, self.world.device, autocast=self.autocast)
-        score = accuracy(probabilities, domain.labels)
+        score = self._judge(probabilities, domain.labels)
         scores = {"best_on_source": score}
         if "oracle" in self.experiment.run.selection and self._probe is not None:
             scores["oracle"] = self._probe(model)
@@ -213,9 +235,10 @@ def train(
     folder: RunFolder,
     world: World,
     *,
+    judge: Judge = accuracy,
     probe: Callable[[nn.Module], float] | None = None,
     progress: Progress | None = None,
-) -> tuple[dict[str, int], float]:
+) -> Trained:
     """Train to the end, from the newest checkpoint if there is one, and keep the selected weights in the run's folder.
 
     A request to stop (Ctrl-C, or the signal that cluster schedulers send) is answered after the current step, with a
@@ -226,18 +249,16 @@ def train(
         benchmark: Its data.
         folder: Where checkpoints, log and weights go.
         world: The processes that share the work.
+        judge: Scores the answers to validation images, for the selection ``"best_on_source"``.
         probe: Tests a network on the targets, for the selection ``"oracle"`` alone.
         progress: Is told how far it is.
-
-    Returns:
-        For each selection rule, the step that its weights are from; and how many seconds training has taken.
 
     Raises:
         KeyboardInterrupt: It was asked to stop; the same call goes on from there.
         UserError: The experiment cannot run here, the loss is no longer finite, or the disk is full.
     """
     with precision(experiment.run.precision), stop_requests() as stopped:
-        trainer = Trainer(experiment, benchmark, world, probe)
+        trainer = Trainer(experiment, benchmark, world, judge=judge, probe=probe)
         _resume(trainer, folder)
         run, steps = experiment.run, trainer.steps
         look_every = run.evaluate_every or max(1, steps // _LOOKS)
@@ -261,7 +282,7 @@ def train(
                     save_checkpoint(folder.checkpoints, step, state)
             if stop:
                 raise KeyboardInterrupt
-        return (_keep_weights(trainer, folder) if world.leads else {}), trainer.seconds
+        return Trained(_keep_weights(trainer, folder) if world.leads else {}, steps, trainer.seconds)
 
 
 def _resume(trainer: Trainer, folder: RunFolder) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xcnorm.data import Benchmark, load
+from xcnorm.data import Benchmark
 from xcnorm.data.grid import SEVERITIES
 from xcnorm.engine.batches import predict, preparation
 from xcnorm.engine.distributed import World
 from xcnorm.engine.experiment import Experiment
 from xcnorm.engine.precision import autocast, precision
 from xcnorm.engine.runs import RunFolder, whole, write
-from xcnorm.engine.tensorboard import TensorBoard
-from xcnorm.engine.training import Progress, build_model, train
-from xcnorm.environment import environment
+from xcnorm.engine.training import Trained, build_model
 from xcnorm.errors import UserError
 from xcnorm.evaluate.metrics import score
 from xcnorm.evaluate.robustness import robustness_score
@@ -30,79 +27,20 @@ from xcnorm.evaluate.robustness import robustness_score
 Predictor = Callable[[Tensor], Tensor]
 
 
-def complete(
-    experiment: Experiment,
-    runs: Path,
-    world: World,
-    *,
-    data: Path | None = None,
-    progress: Progress | None = None,
-    said: Callable[[str], None] = lambda text: None,
-    tensorboard: bool = False,
-) -> RunFolder:
-    """Train and test an experiment. One that is finished is left alone; one that was interrupted goes on.
-
-    Args:
-        experiment: What to do.
-        runs: The folder of runs.
-        world: The processes that share the work.
-        data: The folder that holds the data.
-        progress: Is told how far training is.
-        said: Is told in words what happens.
-        tensorboard: Whether to log for TensorBoard as well.
-
-    Returns:
-        The folder of the run.
-
-    Raises:
-        UserError: It cannot run here, or another process is at it. The reason is also written into the folder.
-    """
-    folder = RunFolder.of(experiment, runs)
-    if folder.finished:
-        said(f"{folder.path} is finished already")
-        return folder
-    with folder.claimed() if world.leads else nullcontext():
-        try:
-            if world.leads:
-                folder.begin(experiment, environment(world.device.type))
-                if tensorboard:
-                    folder.board = TensorBoard(folder.path)
-            world.wait()
-            benchmark = load(experiment.benchmark, data, **experiment.benchmark_options)
-            for name, reason in benchmark.missing.items():
-                said(f"without {name}: {reason}")
-            for warning in benchmark.warnings:
-                said(warning)
-            probe = _oracle(experiment, benchmark, world)
-            selected, seconds = train(experiment, benchmark, folder, world, probe=probe, progress=progress)
-            if world.leads:
-                said("testing")
-                evaluate_run(folder, benchmark, world, selected, seconds)
-            world.wait()
-        except Exception as error:
-            if world.leads and folder.path.exists():
-                folder.fail(str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}")
-            raise
-    return folder
-
-
-def evaluate_run(
-    folder: RunFolder, benchmark: Benchmark, world: World, selected: Mapping[str, int], seconds: float
-) -> dict[str, Any]:
+def evaluate_run(folder: RunFolder, benchmark: Benchmark, world: World, trained: Trained) -> dict[str, Any]:
     """Test the weights that a run kept, on all domains; writes ``predictions.npz``, then ``metrics.json``.
 
     Args:
         folder: Of the run.
         benchmark: Its data.
         world: Where to compute.
-        selected: For each selection rule, the step that its weights are from.
-        seconds: How long training took.
+        trained: What came of its training.
     """
     experiment = folder.experiment()
     model = build_model(experiment, benchmark, world.device)
     arrays: dict[str, np.ndarray] = {}
     selection: dict[str, Any] = {}
-    for rule, step in selected.items():
+    for rule, step in trained.selected.items():
         model.load_state_dict(folder.weights(rule))
         with precision(experiment.run.precision):
             results = evaluate(benchmark, answers(model, experiment, world.device))
@@ -120,25 +58,24 @@ def evaluate_run(
         "notes": results.notes,
         "missing": dict(benchmark.missing),
         "warnings": list(benchmark.warnings),
-        "steps": experiment.schedule.steps(
-            min(experiment.data.train_limit or len(benchmark.train), len(benchmark.train))
-        ),
-        "seconds": round(seconds, 3),
+        "steps": trained.steps,
+        "seconds": round(trained.seconds, 3),
         "selection": selection,
     }
     write(folder.path / "metrics.json", json.dumps(metrics, indent=1) + "\n")
     return metrics
 
 
-def selected_steps(folder: RunFolder) -> tuple[dict[str, int], float]:
-    """For each selection rule of a finished run the step that its weights are from, and how long training took.
+def training_of(folder: RunFolder) -> Trained:
+    """What came of the training of a finished run.
 
     Raises:
         UserError: The run is not finished.
     """
     try:
         metrics = json.loads((folder.path / "metrics.json").read_text(encoding="utf-8"))
-        return {rule: numbers["step"] for rule, numbers in metrics["selection"].items()}, metrics["seconds"]
+        selected = {rule: numbers["step"] for rule, numbers in metrics["selection"].items()}
+        return Trained(selected, metrics["steps"], metrics["seconds"])
     except FileNotFoundError as error:
         raise UserError(f"{folder.path} is not finished; finish it with xcnorm train") from error
     except (OSError, ValueError) as error:
@@ -197,21 +134,6 @@ def evaluate(benchmark: Benchmark, answer: Predictor) -> Results:
     if all_five:
         results.numbers["robustness"] = {name: robustness_score(clean, found) for name, found in all_five.items()}
     return results
-
-
-def _oracle(experiment: Experiment, benchmark: Benchmark, world: World) -> Callable[[nn.Module], float] | None:
-    """The mean score on the targets themselves; choosing by it is cheating, and labelled so wherever it is shown."""
-    if "oracle" not in experiment.run.selection:
-        return None
-    if not benchmark.targets:
-        raise UserError("run.selection 'oracle' needs a target, and none is here")
-
-    def probe(model: nn.Module) -> float:
-        results = evaluate(benchmark, answers(model, experiment, world.device))
-        values = [numbers[benchmark.card.metric] or 0.0 for numbers in results.numbers["targets"].values()]
-        return sum(values) / len(values)
-
-    return probe
 
 
 def _save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
