@@ -27,6 +27,7 @@ from xcnorm import data
 from xcnorm.data import Domain, Sampler, transforms
 from xcnorm.data.corruptions import CATEGORIES
 from xcnorm.environment import environment
+from xcnorm.evaluate import average, category_means
 from xcnorm.models import create_model
 
 SEVERITY = 5
@@ -95,8 +96,8 @@ def accuracy(model: nn.Module, domain: Domain, device: str) -> float:
 
 def categories(row: dict[str, float]) -> dict[str, float]:
     """The mean of each group of `sdg4`, the mean of those, and the plain mean of all 19."""
-    means = {name: sum(map(row.__getitem__, members)) / len(members) for name, members in CATEGORIES["sdg4"].items()}
-    return means | {"average": sum(means.values()) / len(means), "mean of 19": sum(row.values()) / len(row)}
+    targets = {f"{name}/{SEVERITY}": value for name, value in row.items()}
+    return category_means(targets, CATEGORIES["sdg4"], SEVERITY) | {"mean of 19": average(row)}
 
 
 def main() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from xcnorm.bench.clock import seconds_taken
 from xcnorm.data import corruptions, photographs
 from xcnorm.data.grid import SEVERITIES
 from xcnorm.data.streams import Stream
@@ -55,13 +55,4 @@ def crops(count: int, pixels: int) -> Tensor:
 
 
 def _time(images: Tensor, name: str, severity: int) -> float:
-    _synchronise(images)
-    start = time.perf_counter()
-    corruptions.corrupt(images, name, severity)
-    _synchronise(images)
-    return time.perf_counter() - start
-
-
-def _synchronise(images: Tensor) -> None:
-    if images.is_cuda:
-        torch.cuda.synchronize()
+    return seconds_taken(lambda: corruptions.corrupt(images, name, severity), images.device)

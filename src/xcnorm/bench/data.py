@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from xcnorm import data
+from xcnorm.bench.clock import seconds_taken
 from xcnorm.bench.corruptions import crops
 from xcnorm.data import Sampler, transforms
 from xcnorm.data.parts import MissingPartError
@@ -78,16 +79,12 @@ def measure(device: str, root: Path | None, repeats: int = 5) -> dict[str, Any]:
 
 
 def _time(work: Callable[[], object], device: str, rounds: int, repeats: int) -> float:
-    seconds = []
-    work()
-    for _ in range(repeats):
-        _synchronise(device)
-        clock = time.perf_counter()
+    def turn() -> None:
         for _ in range(rounds):
             work()
-        _synchronise(device)
-        seconds.append((time.perf_counter() - clock) / rounds)
-    return statistics.median(seconds)
+
+    work()
+    return statistics.median(seconds_taken(turn, device) / rounds for _ in range(repeats))
 
 
 def _peak_memory() -> float | None:
@@ -98,8 +95,3 @@ def _peak_memory() -> float | None:
         return None
     unit = 2**20 if sys.platform == "darwin" else 2**10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-
-
-def _synchronise(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()

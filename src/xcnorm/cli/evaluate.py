@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from xcnorm.cli import _experiments, _output
+from xcnorm.cli import _experiments, _output, _runs
 
 
 def command(
@@ -25,4 +25,4 @@ def command(
     benchmark = load(experiment.benchmark, data, **experiment.benchmark_options)
     with world(device) as here, folder.claimed():
         evaluate_run(folder, benchmark, here, trained)
-    _output.print_run(folder.path, json)
+    _runs.print_run(folder.path, json)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from xcnorm.cli import _experiments, _output
+from xcnorm.cli import _experiments, _output, _runs
 from xcnorm.errors import UserError
 
 
@@ -77,7 +77,7 @@ def command(
         else:
             print(f"# {folder.path}\n{experiment.to_toml()}", end="")
         return
-    with world(device) as here, _output.training_bar(str(experiment.folder), show=here.leads) as bar:
+    with world(device) as here, _runs.training_bar(str(experiment.folder), show=here.leads) as bar:
         folder = complete(experiment, out, here, data=data, progress=bar.update, said=bar.say, tensorboard=tensorboard)
     if here.leads:
-        _output.print_run(folder.path, json)
+        _runs.print_run(folder.path, json)

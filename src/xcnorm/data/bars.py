@@ -6,7 +6,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+
+
+def terminal_bar(*columns: ProgressColumn) -> Progress:
+    """A bar that is gone at the end and only shown on a terminal; the columns stand between it and the time left."""
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        *columns,
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
 
 
 @contextmanager
@@ -17,9 +31,7 @@ def counting_bar(description: str, total: int) -> Iterator[Callable[[int], None]
         description: What is being done.
         total: How many there are.
     """
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with terminal_bar(MofNCompleteColumn()) as progress:
         task = progress.add_task(description, total=total)
 
         def advance(count: int) -> None:

@@ -14,6 +14,8 @@ import math
 import torch
 from torch import Tensor
 
+from xcnorm.errors import UserError
+
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
 _FIRST = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _SECOND = -7723592293110705685  # 0x94D049BB133111EB
@@ -77,6 +79,15 @@ class Stream:
         first, second = self._pairs((count + 1) // 2)
         numbers = torch.cat([first, second], 1)[:, :count].reshape(len(self), *shape)
         return (numbers * (high - low) >> 24) + low
+
+
+def indices(count: int, index: Tensor | None) -> Tensor:
+    """The images' own numbers: `index` if given, else 0, 1, 2, ..."""
+    if index is None:
+        return torch.arange(count)
+    if index.shape != (count,) or index.dtype != torch.int64:
+        raise UserError(f"index must be int64 of shape ({count},), not {index.dtype} of {tuple(index.shape)}")
+    return index
 
 
 def _mix(value: Tensor) -> Tensor:

@@ -12,26 +12,27 @@ differ between devices in the last bit, and after rounding to 8 bits by one leve
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from xcnorm.data import resampling
+from xcnorm.data.colour import grey_level
 from xcnorm.errors import UserError, unknown_name
 
 _CHUNK = 1 << 18  # values resized at a time; what fits in a processor's cache goes fastest
+_FILTERS = {"bilinear": resampling.TRIANGLE, "lanczos": resampling.LANCZOS}
 _TRIES = 10  # boxes drawn for each image before the largest central one is taken
 
 
 def resize(images: Tensor, size: int, resample: Literal["bilinear", "lanczos"] = "bilinear") -> Tensor:
-    """Resize to a square, with Pillow's filters: the bits are those of Pillow's ``Image.resize``.
+    """Resize to a square, with Pillow's filters: the bits are those of Pillow's ``Image.resize``, on every device.
 
-    Pillow works in whole numbers: coefficients are rounded to 22 bits, and rows are rounded to 8 bits before columns
-    are looked at. Matrix products in double precision hold such sums exactly, in whichever order they are taken, so the
-    result is the same on every device. (Pillow from version 13 on begins with the columns where an image is shrunk more
-    in height than in width, and may then differ by some levels.)
+    (Pillow from version 13 on begins with the columns where an image is shrunk more in height than in width, and may
+    then differ by some levels.)
 
     Args:
         images: ``(N, C, H, W)``, uint8.
@@ -51,12 +52,11 @@ def resize(images: Tensor, size: int, resample: Literal["bilinear", "lanczos"] =
     height, width = images.shape[2:]
     if height == width == size:
         return images.clone()
-    rows = _coefficients(width, size, resample).mT.to(images.device)
-    columns = _coefficients(height, size, resample).to(images.device)
+    across, down = (resampling.weights(old, size, _FILTERS[resample]).to(images.device) for old in (width, height))
     result = images.new_empty(*images.shape[:2], size, size)
     chunk = max(1, _CHUNK // (images.shape[1] * max(height, size) * max(width, size)))
     for part, whole in zip(result.split(chunk), images.split(chunk), strict=True):
-        part.copy_(_to_8_bits(columns @ _to_8_bits(whole.double() @ rows)))
+        part.copy_(resampling.resample(whole.double(), across, down))
     return result
 
 
@@ -262,36 +262,6 @@ def _per_channel(name: str, numbers: float | Sequence[float], images: Tensor) ->
     return values
 
 
-# Pillow's way of resizing
-
-
-def _triangle(x: Tensor) -> Tensor:
-    return (1 - x.abs()).clamp(min=0)
-
-
-def _lanczos(x: Tensor) -> Tensor:
-    return torch.where(x.abs() < 3, torch.sinc(x) * torch.sinc(x / 3), 0)
-
-
-_FILTERS: dict[str, Callable[[Tensor], Tensor]] = {"bilinear": _triangle, "lanczos": _lanczos}
-
-
-def _coefficients(old: int, new: int, resample: str) -> Tensor:
-    """``(new, old)``: how much each old pixel gives to each new one, in whole multiples of 2^-22."""
-    curve = _FILTERS[resample]
-    stretch = max(old / new, 1)  # when shrinking, the filter covers all the pixels that fall into a new one
-    centre = (torch.arange(new, dtype=torch.float64).unsqueeze(1) + 0.5) * (old / new)
-    pixel = torch.arange(old, dtype=torch.float64)
-    weights = curve((pixel - centre + 0.5) / stretch)
-    weights = weights / weights.sum(1, keepdim=True) * 2**22
-    return (weights + 0.5 * weights.sign()).trunc() / 2**22
-
-
-def _to_8_bits(sums: Tensor) -> Tensor:
-    """Whole numbers from 0 to 255, halves rounded up as a shift does after adding a half."""
-    return sums.add_(0.5).floor_().clamp_(0, 255)
-
-
 # What is random
 
 
@@ -361,8 +331,7 @@ def _grey(values: Tensor) -> Tensor:
     """One channel, weighted as in Pillow."""
     if values.shape[1] == 1:
         return values
-    red, green, blue = values.split(1, 1)
-    return 0.299 * red + 0.587 * green + 0.114 * blue
+    return grey_level(*values.split(1, 1))
 
 
 def _brighten(values: Tensor, factor: Tensor) -> Tensor:

@@ -5,6 +5,8 @@ import random
 import shutil
 import stat
 import struct
+import subprocess
+import sys
 import tarfile
 import tracemalloc
 import zipfile
@@ -367,6 +369,21 @@ def test_a_disk_that_refuses_leaves_nothing(pack, root):
     with largest_file(50_000), pytest.raises(UserError, match=r"cannot write .*File too large; free some space"):
         unpack(archive, root)
     assert sorted(root.rglob("*")) == before
+
+
+def test_what_a_killed_unpacking_left_is_removed_by_the_next(root, tmp_path):
+    archive = tar(tmp_path / "data.tar", *TREE.items())
+    code = (
+        "import os, signal, sys; from pathlib import Path; from xcnorm.data.download import unpack;"
+        "kill = lambda done, total: os.kill(os.getpid(), signal.SIGKILL);"
+        "unpack(Path(sys.argv[1]), Path(sys.argv[2]), progress=kill)"
+    )
+    subprocess.run([sys.executable, "-c", code, archive, root], check=False)
+    assert {path.name for path in root.rglob("*") if path.is_file()} == {"kept.txt", "a.png"}
+    assert not (root / "set").exists()
+    unpack(archive, root)
+    assert contents(root) == {**TREE, "kept.txt": b"kept"}
+    assert {path.name for path in root.iterdir()} == {"kept.txt", "set", "notes.txt"}
 
 
 def test_a_root_below_a_file(root, tmp_path):

@@ -1,6 +1,8 @@
 """Rendered tissue: the label is in the centre, the look is the hospital's, and the set is laid out like WILDS."""
 
 import csv
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -158,6 +160,19 @@ def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
     write_wilds(tmp_path / "set", patches_per_cell=1)
     assert len(list(tmp_path.rglob("*.png"))) == 20
+
+
+def test_what_a_killed_write_left_is_removed_by_the_next(tmp_path):
+    code = (
+        "import os, signal, sys; from pathlib import Path; from PIL import Image; from xcnorm.data.synthesis import *;"
+        "Image.Image.save = lambda self, file: os.kill(os.getpid(), signal.SIGKILL);"
+        "write_wilds(Path(sys.argv[1]), patches_per_cell=1)"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path / "set"], check=False)
+    (left,) = tmp_path.iterdir()
+    assert left.name != "set"
+    write_wilds(tmp_path / "set", patches_per_cell=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
 
 
 def test_a_complete_set_is_left_alone_and_something_else_too(tmp_path):

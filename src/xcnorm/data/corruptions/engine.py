@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from xcnorm.data.colour import grey_level
 from xcnorm.data.corruptions.corruption import Corruption, Fields, Shape
 from xcnorm.data.corruptions.frost import with_pictures
-from xcnorm.data.streams import Stream
+from xcnorm.data.streams import Stream, indices
 from xcnorm.errors import UserError, unknown_name
 
 # In the order of the published lists: the fifteen standard ones, then the four extra ones.
@@ -80,11 +81,7 @@ def corrupt(
         UserError: The name, the severity or the images are not as described above.
     """
     corruption, chosen = _look_up(name, severity, images, constants, frost)
-    if index is None:
-        index = torch.arange(len(images))
-    if index.shape != images.shape[:1] or index.dtype != torch.int64:
-        raise UserError(f"index must be int64 of shape ({len(images)},), not {index.dtype} of {tuple(index.shape)}")
-    index = index.to(images.device)
+    index = indices(len(images), index).to(images.device)
     result = torch.empty_like(images)
     chunk = max(1, _CHUNK.get(images.device.type, 1 << 19) // (3 * images.shape[2] * images.shape[3]))
     for start in range(0, len(images), chunk):
@@ -168,7 +165,7 @@ def _run(corruption: Corruption, images: Tensor, fields: Fields, constants: Any)
     clean = (scaled.clamp(0, 255) / 255).expand(-1, 3, -1, -1)
     wrong = corruption.apply(clean, fields, constants).clamp(0, 1) * 255
     if grey:
-        wrong = (wrong * wrong.new_tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)).sum(1, keepdim=True)
+        wrong = grey_level(*wrong.split(1, 1))
     # Values that came through unharmed must not fall to the number below because 1/255 has no exact form.
     eight = (wrong + 1e-3).floor()
     return eight.to(torch.uint8) if images.dtype == torch.uint8 else (eight / 255).to(images.dtype)

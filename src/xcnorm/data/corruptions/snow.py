@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from xcnorm.data.colour import grey_level
 from xcnorm.data.corruptions._filters import clipped_zoom, motion
 from xcnorm.data.corruptions.corruption import Corruption, Fields, Shape
 from xcnorm.data.streams import Stream
@@ -28,8 +29,7 @@ def _apply(images: Tensor, fields: Fields, constants: _Constants) -> Tensor:
     noise = clipped_zoom(constants.mean + constants.deviation * fields["noise"], constants.zoom)
     flakes = torch.where(noise < constants.threshold, 0, noise).clamp(0, 1)
     flakes = motion((flakes * 255).floor() / 255, constants.radius, constants.sigma, fields["angle"])
-    red, green, blue = images.split(1, 1)
-    pale = torch.maximum(images, (0.299 * red + 0.587 * green + 0.114 * blue) * 1.5 + 0.5)
+    pale = torch.maximum(images, grey_level(*images.split(1, 1)) * 1.5 + 0.5)
     return constants.scene * images + (1 - constants.scene) * pale + flakes + flakes.flip(2, 3)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
-import rich.progress
-from rich.console import Console
+from rich.progress import DownloadColumn, TransferSpeedColumn
+
+from xcnorm.data.bars import terminal_bar
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 """Is told again and again how many bytes are done, and of how many (None where nobody knows)."""
@@ -24,18 +25,10 @@ def bytes_bar(description: str) -> Iterator[Progress]:
     Args:
         description: What is being done.
     """
-    columns = (
-        rich.progress.TextColumn("{task.description}", markup=False),
-        rich.progress.BarColumn(),
-        rich.progress.DownloadColumn(),
-        rich.progress.TransferSpeedColumn(),
-        rich.progress.TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    with rich.progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        task = bars.add_task(description, total=None)
+    with terminal_bar(DownloadColumn(), TransferSpeedColumn()) as bar:
+        task = bar.add_task(description, total=None)
 
         def show(done: int, total: int | None) -> None:
-            bars.update(task, completed=done, total=total)
+            bar.update(task, completed=done, total=total)
 
         yield show

@@ -7,11 +7,9 @@ import gzip
 import io
 import lzma
 import os
-import shutil
 import stat
 import struct
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,6 +19,7 @@ from typing import IO, NamedTuple
 
 from xcnorm.data.download.disk import disk_errors
 from xcnorm.data.download.progress import Progress, silent
+from xcnorm.data.staging import staging
 from xcnorm.errors import UserError
 
 _CHUNK = 1 << 20
@@ -67,12 +66,10 @@ def unpack(
     """
     with disk_errors(root):
         root.mkdir(parents=True, exist_ok=True)
-        # A name of its own: two processes that unpack the same archive do not meet.
-        staged = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=root))
         try:
-            with archive.open("rb") as handle:
+            with staging(root, "unpacking") as staged, archive.open("rb") as handle:
                 _extract(handle, staged, root, limit_bytes, limit_members, progress)
-            _move(staged, root)
+                _move(staged, root)
         except _RefusedError as error:
             raise UserError(f"{archive} is refused, nothing was unpacked: {error}; get it from elsewhere") from error
         except (*_BROKEN, OSError) as error:
@@ -82,8 +79,6 @@ def unpack(
             raise UserError(
                 f"{archive} is damaged, cut short or no archive ({reason}); delete it and fetch it again"
             ) from error
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
 
 
 class _RefusedError(Exception):

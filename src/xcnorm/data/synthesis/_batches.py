@@ -1,4 +1,4 @@
-"""What every generator here needs: which image each one is, and pieces that fit the processor's cache."""
+"""What the generators here need: labels that can be drawn, and pieces that fit the processor's cache."""
 
 from __future__ import annotations
 
@@ -8,15 +8,6 @@ import torch
 from torch import Tensor
 
 from xcnorm.errors import UserError
-
-
-def indices(count: int, index: Tensor | None) -> Tensor:
-    """The images' own numbers: `index` if given, else 0, 1, 2, ..."""
-    if index is None:
-        return torch.arange(count)
-    if index.shape != (count,) or index.dtype != torch.int64:
-        raise UserError(f"index must be int64 of shape ({count},), not {index.dtype} of {tuple(index.shape)}")
-    return index
 
 
 def check_labels(labels: Tensor, classes: int, what: str = "labels") -> None:

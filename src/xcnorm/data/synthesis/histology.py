@@ -11,15 +11,15 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from xcnorm.data.streams import Stream
-from xcnorm.data.synthesis._batches import check_labels, indices, pieces
+from xcnorm.data.staging import staging
+from xcnorm.data.streams import Stream, indices
+from xcnorm.data.synthesis._batches import check_labels, pieces
 from xcnorm.data.synthesis._blur import blur
 from xcnorm.errors import UserError
 
@@ -199,8 +199,8 @@ def write_wilds(folder: Path, *, patches_per_cell: int = 8, slides_per_centre: i
         raise UserError(f"{folder} exists but holds no complete set; remove it, or name another folder")
     rows = list(_rows(patches_per_cell, slides_per_centre, seed))
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
-        unfinished = Path(temporary) / folder.name
+    with staging(folder.parent, folder.name) as temporary:
+        unfinished = temporary / folder.name
         _write_patches(unfinished / "patches", rows, seed)
         with (unfinished / "metadata.csv").open("w", newline="") as file:
             table = csv.writer(file, lineterminator="\n")

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from xcnorm.data.streams import Stream
-from xcnorm.data.synthesis._batches import indices
+from xcnorm.data.streams import Stream, indices
 from xcnorm.errors import UserError
 
 

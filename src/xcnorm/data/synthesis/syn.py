@@ -16,8 +16,9 @@ import torch.nn.functional as F
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from xcnorm.data.streams import Stream
-from xcnorm.data.synthesis._batches import check_labels, indices, pieces
+from xcnorm.data.colour import grey_level
+from xcnorm.data.streams import Stream, indices
+from xcnorm.data.synthesis._batches import check_labels, pieces
 from xcnorm.data.synthesis._blur import blur
 from xcnorm.errors import UserError
 
@@ -39,7 +40,6 @@ _STEEPNESS = (0.0, 0.7, 12.0, 0.0)
 _CLOUDINESS = (0.0, 0.0, 0.0, 1.0)
 
 _READABLE = 0.3  # least difference in luminance between strokes and background
-_LUMINANCE = (0.299, 0.587, 0.114)
 _PIECE = 256  # images at a time
 
 
@@ -150,14 +150,10 @@ def _readable(tones: Tensor, stream: Stream) -> Tensor:
     random = stream.uniform(6, 3)
     extremes = torch.tensor([[0.0] * 3, [1.0] * 3]).expand(len(tones), 2, 3)
     candidates = torch.cat([random, extremes], 1)
-    distance = (_luminance(candidates).unsqueeze(2) - _luminance(tones).unsqueeze(1)).abs().amin(2)
+    strokes, background = (grey_level(*colours.unbind(2)) for colours in (candidates, tones))
+    distance = (strokes.unsqueeze(2) - background.unsqueeze(1)).abs().amin(2)
     best = distance.clamp(max=_READABLE).argmax(1)  # of equals the first
     return candidates[torch.arange(len(tones)), best]
-
-
-def _luminance(colours: Tensor) -> Tensor:
-    red, green, blue = (colours[..., i] * weight for i, weight in enumerate(_LUMINANCE))
-    return red + green + blue
 
 
 @cache
