@@ -17,7 +17,9 @@ demo: $(INSTALLED) ## train and compare three small networks on the embedded dig
 	$(BIN)/xcnorm demo
 
 test: lint ## check style, types, floors, and run the tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/kernels
+	# Triton decides at its import whether it compiles for a GPU or interprets on the CPU: a run of its own.
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/kernels
 
 lint: $(INSTALLED) ## check style, types and floors
 	$(BIN)/ruff check
@@ -26,7 +28,7 @@ lint: $(INSTALLED) ## check style, types and floors
 	$(BIN)/lint-imports
 
 bench: $(INSTALLED) ## time the layers
-	$(BIN)/python -m benchmarks.layers
+	$(BIN)/xcnorm bench layers --quick
 
 docs: $(DOCS_INSTALLED) ## build the documentation into site/
 	$(BIN)/zensical build --clean --strict

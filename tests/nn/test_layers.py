@@ -217,7 +217,7 @@ def test_two_forwards_before_a_backward_are_allowed():
 def test_learned_c_learns():
     layer = xnn.RXCNormConv2d(4, 6, 3, scale="parameter", norm="none")
     assert layer.running_c is None
-    torch.testing.assert_close(layer.scale(torch.zeros(1)), torch.tensor(10.0))
+    torch.testing.assert_close(layer.scale(torch.float32, torch.device("cpu")), torch.tensor(10.0))
     layer(input_for(layer)).sum().backward()
     assert layer.scale.raw_c.grad != 0
 

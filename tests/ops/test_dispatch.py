@@ -62,7 +62,7 @@ def test_a_backend_that_cannot_is_passed_over_with_its_reason(layer, monkeypatch
     picky = dataclasses.replace(
         ops.backends()[0], name="picky", priority=99, unsupported=lambda x, spec: "only likes 7x7 kernels"
     )
-    broken = dataclasses.replace(picky, name="broken", priority=98, unavailable=lambda: "no such device")
+    broken = dataclasses.replace(ops.backends()[-1], name="broken", priority=98, unavailable=lambda: "no such device")
     monkeypatch.setattr(dispatch, "_BACKENDS", (picky, broken, *ops.backends()))
     explanation = ops.explain(layer, IMAGE)
     assert explanation.backend == "dense"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import torch
@@ -107,19 +108,20 @@ class XCNormLayer(nn.Module):
         if (autocast := autocast_dtype(input.device)) is not None and input.dtype != torch.float64:
             compute_dtype = autocast
         with full_precision(input.device):
-            input = input.to(dtype)
-            c = None if self.scale is None else self.scale(input)
-            similarity = ops.similarity(
-                input,
-                self.weight.to(dtype),
-                c,
-                self.correlation,
-                compute_dtype=compute_dtype,
-                backend=self.backend,
-            )
+            c = None if self.scale is None else self.scale(dtype, input.device)
+            weight, spec = self.weight.to(dtype), self.correlation
+            backend, _ = ops.choose(input, spec, self.backend)
+            positions = math.prod(spec.outputs(input.shape[2:]))
+            finish = None if backend.respond is None else self.stages.finish(input.shape[0], positions)
+            if backend.respond is not None and finish is not None:
+                response = backend.respond(input, weight, c, spec, finish, compute_dtype)
+                self.stages.track(response)
+                output, deviation = response.output, response.deviation
+            else:
+                similarity = backend.similarity(input.to(dtype), weight, c, spec, compute_dtype)
+                output, deviation = self.stages(similarity), similarity.deviation
             if self.scale is not None:
-                self.scale.update(similarity.deviation)
-            output: Tensor = self.stages(similarity)
+                self.scale.update(deviation)
         return output.to(compute_dtype)
 
     def extra_repr(self) -> str:

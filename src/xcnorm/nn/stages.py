@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import xcnorm.functional as xf
-from xcnorm.nn.norm import make_norm
+from xcnorm.nn.norm import InstanceNorm, make_norm
 from xcnorm.nn.options import Options
-from xcnorm.ops import Similarity
+from xcnorm.ops import Finish, Response, Similarity
 
 _TAU_MINIMUM = 0.5
 _MASK_BIAS = 2.0
@@ -138,6 +138,58 @@ class Stages(nn.Module):
             output = xf.gain(output, self.gain.to(dtype))
         return output
 
+    def finish(self, images: int, positions: int) -> Finish | None:
+        """The stages as a fused backend takes them; None if it has to leave them to `forward`.
+
+        A backend pools positions and, in one process, images; it cannot speak to other processes as a synchronised
+        norm does, nor pool channels. What has no statistics, or is refused for that, is left to the norm itself.
+
+        Args:
+            images: Of the batch.
+            positions: Of an image's output.
+        """
+        norm, options, tau = self.norm, self.options, self.tau
+        mean = variance = None
+        eps = 0.0
+        if type(norm) is nn.Identity or (type(norm) is InstanceNorm and positions == 1):
+            statistics = "none"
+        elif type(norm) is InstanceNorm:
+            statistics, eps = "instance", norm.eps
+        elif type(norm) in (nn.BatchNorm1d, nn.BatchNorm2d):
+            assert isinstance(norm, _BatchNorm)
+            statistics, eps = "batch", norm.eps
+            if not norm.training and norm.running_mean is not None and norm.running_var is not None:
+                statistics, mean, variance = "given", norm.running_mean.float(), norm.running_var.float()
+            elif images * positions < 2:
+                return None
+        else:
+            return None
+        return Finish(
+            rectify=options.rectify,
+            tau=None if tau is None else tau.float(),
+            gain=None if self.gain is None else self.gain.float(),
+            gain_after=options.gain == "after_norm",
+            mask=None if self.mask is None else (self.mask.weight.float(), self.mask.bias.float()),
+            statistics=statistics,
+            mean=mean,
+            variance=variance,
+            eps=eps,
+        )
+
+    def track(self, response: Response) -> None:
+        """Move the norm's averages towards a batch's statistics, as torch's batch norm does."""
+        norm = self.norm
+        if not isinstance(norm, _BatchNorm) or not norm.training or norm.running_mean is None:
+            return
+        assert norm.running_var is not None
+        assert norm.num_batches_tracked is not None
+        assert norm.momentum is not None
+        count = response.output.numel() // response.output.shape[1]
+        norm.num_batches_tracked.add_(1)
+        norm.running_mean.lerp_(response.mean.to(norm.running_mean.dtype), norm.momentum)
+        unbiased = response.variance * (count / (count - 1))
+        norm.running_var.lerp_(unbiased.to(norm.running_var.dtype), norm.momentum)
+
 
 class RobustScale(nn.Module):
     """The scale c of the robust function: a moving average, a parameter, or a multiple of the patch's deviation.
@@ -179,14 +231,14 @@ class RobustScale(nn.Module):
         elif self.options.scale == "parameter":
             nn.init.constant_(self.raw_c, inverse_softplus(max(self.options.c_init - self.minimum, 1e-6)))
 
-    def forward(self, input: Tensor) -> Tensor:
-        """The c to use for ``input``, in its dtype and on its device."""
+    def forward(self, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """The c to use, in a dtype and on a device."""
         if self.options.scale == "ema":
-            # A copy: the buffer moves on in place while this value waits for its backward.
-            return self.running_c[0].to(input.dtype, copy=True).clamp_min(self.minimum)
+            # The clamp makes a copy: the buffer moves on in place while this value waits for its backward.
+            return self.running_c[0].to(dtype).clamp_min(self.minimum)
         if self.options.scale == "parameter":
-            return F.softplus(self.raw_c).to(input.dtype) + self.minimum
-        return input.new_full((), self.options.c_init)
+            return F.softplus(self.raw_c).to(dtype) + self.minimum
+        return torch.full((), self.options.c_init, dtype=dtype, device=device)
 
     def update(self, deviation: Tensor) -> None:
         """Move the average towards a batch's mean patch deviation, in training mode only."""

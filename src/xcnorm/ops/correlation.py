@@ -49,6 +49,13 @@ class Correlation:
             return _replicate(input, self.padding)
         return F.pad(input, self.padding, mode="constant" if self.padding_mode == "zeros" else self.padding_mode)
 
+    def outputs(self, sizes: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
+        """Sizes of the output's position axes for the sizes of the input's, before padding."""
+        before, after = self.padding[-2::-2], self.padding[-1::-2]
+        if not self.padding:
+            return self.positions(sizes)
+        return self.positions(tuple(size + b + a for size, b, a in zip(sizes, before, after, strict=True)))
+
     def positions(self, padded: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
         """Sizes of the output's position axes for the sizes of the padded input's."""
         return tuple(

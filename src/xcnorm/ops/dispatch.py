@@ -7,6 +7,7 @@ available and supports the case runs, unless ``XCNORM_BACKEND`` or the layer's `
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import pkgutil
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from xcnorm.ops.backend import Backend
 from xcnorm.ops.correlation import Correlation, Similarity
 
 VARIABLE = "XCNORM_BACKEND"
+
+_log = logging.getLogger(__name__)
+_logged: set[str] = set()
 
 
 def _discover() -> tuple[Backend, ...]:
@@ -81,14 +85,24 @@ def choose(input: Tensor, spec: Correlation, backend: str | None = None) -> tupl
     for candidate in backends():
         why_not = refusal(candidate, input, spec)
         if why_not is None:
-            return candidate, "; ".join([f"highest priority of those that can: {candidate.summary}", *passed_over])
+            reason = "; ".join([f"highest priority of those that can: {candidate.summary}", *passed_over])
+            if passed_over and not torch.compiler.is_compiling():
+                _log_once(f"{candidate.name} runs: {reason}")
+            return candidate, reason
         passed_over.append(f"not {candidate.name}: {why_not}")
     raise UserError("no backend can run this layer: " + "; ".join(passed_over))
 
 
 def refusal(candidate: Backend, input: Tensor, spec: Correlation) -> str | None:
     """Why a backend cannot run a case, or None."""
-    return candidate.unavailable() or candidate.unsupported(input, spec)
+    return candidate.unsupported(input, spec) or candidate.unavailable()
+
+
+def _log_once(message: str) -> None:
+    """Layers ask anew on every call; the answer is news once."""
+    if message not in _logged:
+        _logged.add(message)
+        _log.debug(message)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,158 @@
+"""The norm-based attention mask, as the one factor that it multiplies the similarity by; and the factor's gradient."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from xcnorm.ops.triton.geometry import source
+
+_BLOCK = 256  # pixels of a program
+
+
+def mask(norm: Tensor, weight: Tensor, bias: Tensor, alpha: int) -> Tensor:
+    """The factor ``m + (1 - m) norm`` of `xcnorm.functional.masked_similarity`.
+
+    Args:
+        norm: Norm of every patch, ``(N, H, W, groups)``, contiguous, float32.
+        weight: Of the convolution in the mask, ``(groups, kernel height, kernel width)``, odd sizes, float32.
+        bias: Its bias, ``(groups,)``, float32.
+        alpha: Values in a patch; the mask looks at ``norm / sqrt(alpha)``.
+
+    Returns:
+        Like ``norm``.
+    """
+    factor = torch.empty_like(norm)
+    if norm.numel():
+        _, height, width, groups = norm.shape
+        pixels = norm.numel() // groups
+        _mask[(triton.cdiv(pixels, _BLOCK), groups)](
+            norm, weight, bias, factor, 1 / math.sqrt(alpha), pixels, height, width, groups,
+            TALL=weight.shape[1], WIDE=weight.shape[2], BLOCK=_BLOCK,
+        )  # fmt: skip
+    return factor
+
+
+def mask_backward(
+    dfactor: Tensor, norm: Tensor, weight: Tensor, bias: Tensor, alpha: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of `mask` with respect to norm, weight and bias.
+
+    Args:
+        dfactor: Gradient of the factor.
+        norm: As `mask` took it, like the others.
+        weight: See there.
+        bias: See there.
+        alpha: See there.
+
+    Returns:
+        Each like its tensor.
+    """
+    _, height, width, groups = norm.shape
+    pixels = norm.numel() // groups
+    grid = (triton.cdiv(pixels, _BLOCK), groups)
+    dnorm = torch.empty_like(norm)
+    dlogit = torch.empty_like(norm)
+    dweight = weight.new_empty((grid[0], *weight.shape))
+    dbias = bias.new_empty((grid[0], *bias.shape))
+    if pixels:
+        sizes = (1 / math.sqrt(alpha), pixels, height, width, groups)
+        options = {"TALL": weight.shape[1], "WIDE": weight.shape[2], "BLOCK": _BLOCK}
+        _backward[grid](dfactor.contiguous(), norm, weight, bias, dlogit, dnorm, dweight, dbias, *sizes, **options)
+        _spread[grid](dlogit, weight, dnorm, *sizes, **options)
+    return dnorm, dweight.sum(0), dbias.sum(0)
+
+
+@triton.jit
+def _pixels(pixels, height, width, BLOCK: tl.constexpr):
+    """A program's pixels, of all images, their two coordinates and which of them exist."""
+    pixel = tl.program_id(0).to(pixels.dtype) * BLOCK + tl.arange(0, BLOCK)
+    return pixel, pixel // width % height, pixel % width, pixel < pixels
+
+
+@triton.jit
+def _neighbour(norm, pixel, y, x, down, right, there, height, width, groups):
+    """The norm at a distance from every pixel, the border replicated."""
+    row, _ = source(y + down, height, "replicate")
+    column, _ = source(x + right, width, "replicate")
+    at = (pixel + (row - y) * width + (column - x)).to(tl.int64)
+    return tl.load(norm + at * groups + tl.program_id(1), mask=there, other=0)
+
+
+@triton.jit
+def _psi(norm, weight, bias, scale, pixel, y, x, there, height, width, groups, TALL: tl.constexpr, WIDE: tl.constexpr):
+    """The mask."""
+    total = tl.zeros(pixel.shape, tl.float32)
+    taps = weight + tl.program_id(1) * TALL * WIDE
+    for i in tl.static_range(TALL):
+        for j in tl.static_range(WIDE):
+            near = _neighbour(norm, pixel, y, x, i - TALL // 2, j - WIDE // 2, there, height, width, groups)
+            total += tl.load(taps + i * WIDE + j) * near
+    return tl.sigmoid(total * scale + tl.load(bias + tl.program_id(1)))
+
+
+@triton.jit(do_not_specialize=["pixels"])
+def _mask(
+    norm, weight, bias, factor, scale, pixels, height, width, groups,
+    TALL: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    pixel, y, x, there = _pixels(pixels, height, width, BLOCK)
+    m = _psi(norm, weight, bias, scale, pixel, y, x, there, height, width, groups, TALL, WIDE)
+    at = pixel.to(tl.int64) * groups + tl.program_id(1)
+    tl.store(factor + at, m + (1 - m) * tl.load(norm + at, mask=there, other=0), mask=there)
+
+
+@triton.jit(do_not_specialize=["pixels"])
+def _backward(
+    dfactor, norm, weight, bias, dlogit, dnorm, dweight, dbias, scale, pixels, height, width, groups,
+    TALL: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Gradients of the sigmoid's argument, of weight and bias for each program, and of norm but through the mask."""
+    pixel, y, x, there = _pixels(pixels, height, width, BLOCK)
+    group = tl.program_id(1)
+    m = _psi(norm, weight, bias, scale, pixel, y, x, there, height, width, groups, TALL, WIDE)
+    at = pixel.to(tl.int64) * groups + group
+    gradient = tl.load(dfactor + at, mask=there, other=0)
+    slope = gradient * (1 - tl.load(norm + at, mask=there, other=0)) * m * (1 - m)
+    tl.store(dlogit + at, slope, mask=there)
+    tl.store(dnorm + at, gradient * (1 - m), mask=there)
+    part = tl.program_id(0) * groups + group
+    tl.store(dbias + part, tl.sum(slope))
+    for i in tl.static_range(TALL):
+        for j in tl.static_range(WIDE):
+            near = _neighbour(norm, pixel, y, x, i - TALL // 2, j - WIDE // 2, there, height, width, groups)
+            tl.store(dweight + (part * TALL + i) * WIDE + j, tl.sum(slope * near) * scale)
+
+
+@triton.jit(do_not_specialize=["pixels"])
+def _spread(
+    dlogit, weight, dnorm, scale, pixels, height, width, groups,
+    TALL: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Add the gradient of norm through the mask.
+
+    Each pixel gathers what the outputs around it send back, to itself or, at a border, to its copies beyond it.
+    """
+    pixel, y, x, there = _pixels(pixels, height, width, BLOCK)
+    group = tl.program_id(1)
+    taps = weight + group * TALL * WIDE
+    total = tl.zeros((BLOCK,), tl.float32)
+    for down in tl.static_range(TALL):
+        row = y + down - TALL // 2  # of an output that may have seen the pixel
+        for j in tl.static_range(WIDE):
+            weights = tl.zeros((BLOCK,), tl.float32)
+            for i in tl.static_range(TALL):
+                seen, _ = source(row + i - TALL // 2, height, "replicate")
+                weights += tl.where(seen == y, tl.load(taps + i * WIDE + j), 0.0)
+            for right in tl.static_range(WIDE):
+                column = x + right - WIDE // 2
+                seen, _ = source(column + j - WIDE // 2, width, "replicate")
+                inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+                at = (pixel + (row - y) * width + (column - x)).to(tl.int64) * groups + group
+                total += weights * tl.load(dlogit + at, mask=there & inside & (seen == x), other=0)
+    at = pixel.to(tl.int64) * groups + group
+    tl.store(dnorm + at, tl.load(dnorm + at, mask=there, other=0) + total * scale, mask=there)
