@@ -1,9 +1,14 @@
 """The benchmarks run and report what they measured; how fast is not a matter for tests."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
+from tests.bench.test_sides import break_backends
+from tests.bench.tiny import SHAPES, make_tiny
+from xcnorm.bench.sides import OURS, PLAIN
 from xcnorm.cli import main
 from xcnorm.data import corruptions
 
@@ -21,3 +26,65 @@ def test_corruptions(capsys):
 def test_an_unknown_device_is_one_line(capsys):
     assert main(["bench", "corruptions", "--device", "tpu"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_layers(capsys, monkeypatch, tmp_path):
+    make_tiny(monkeypatch)
+    file = tmp_path / "layers.json"
+    assert main(["bench", "layers", "--quick", "--out", str(file), "--json"]) == 0
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert json.loads(file.read_text()) == result
+    assert captured.err.count("fp32 ") == 3  # two shapes and the growth
+    assert result["environment"]["threads"] == 1
+    assert set(result["cases"]) == {shape.name for shape in SHAPES}
+    opponents = {"r_xcnorm dense", "r_xcnorm reference", "weight-standardised conv"}
+    assert {row["side"] for row in result["rows"] if row["case"] == SHAPES[0].name} >= {PLAIN, *OURS, *opponents}
+    assert [row["side"] for row in result["rows"] if row["case"] == SHAPES[1].name] == [PLAIN, *OURS]
+    for row in result["rows"]:
+        assert set(row["times"]["eager"]) == {"inference", "forward", "backward", "both"}
+        assert row["memory_mib"] > 0
+        assert row["gate"] is None or row["gate"]["passed"]
+    assert {(row["axis"], row["side"]) for row in result["growth"]} == {
+        (axis, side)
+        for axis in ("images", "channels", "pixels", "kernel values")
+        for side in (PLAIN, "xcnorm", "r_xcnorm")
+    }
+    assert {verdict["side"] for verdict in result["bars"]} == set(OURS)
+
+
+def test_a_layer_that_computes_something_else_is_not_timed(capsys, monkeypatch):
+    make_tiny(monkeypatch)
+    break_backends(monkeypatch, lambda value: value.flip(-1))
+    monkeypatch.setattr("xcnorm.bench.layers._grow", lambda *arguments: [])
+    assert main(["bench", "layers", "--quick"]) == 0
+    captured = capsys.readouterr()
+    assert "gate red" in captured.out
+    assert "2 gates red" in captured.out
+    assert "xcnorm: gate red" in captured.err
+
+
+def test_models(capsys, monkeypatch, tmp_path):
+    make_tiny(monkeypatch)
+    file = tmp_path / "models.json"
+    assert main(["bench", "models", "--quick", "--network", "digits_cnn", "--out", str(file)]) == 0
+    assert "Inference, fp32, eager" in capsys.readouterr().out
+    result = json.loads(file.read_text())
+    assert [row["side"] for row in result["rows"]] == [PLAIN, *OURS]
+    assert all(row["gate"]["passed"] for row in result["rows"][1:])
+
+
+@pytest.mark.parametrize("command", ["layers", "models"])
+@pytest.mark.parametrize(
+    "option", [["--mode", "graph"], ["--precision", "bf16"], ["--network", "vgg"], ["--out", "no/such/folder.json"]]
+)
+def test_what_cannot_be_measured_is_one_line(command, option, capsys):
+    assert main(["bench", command, *option]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_layers_and_models_need_no_engine():
+    """A machine that only measures needs neither pydantic nor matplotlib."""
+    code = "import sys, xcnorm.bench.layers, xcnorm.bench.models; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert {"pydantic", "matplotlib", "xcnorm.engine", "xcnorm.data"}.isdisjoint(loaded)

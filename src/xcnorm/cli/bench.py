@@ -1,16 +1,36 @@
 """`xcnorm bench`."""
 
+import json as json_format
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from xcnorm.cli import _output
-from xcnorm.errors import UserError
+from xcnorm.errors import UserError, unknown_name
 
 app = typer.Typer(help="Measure how fast things are on this machine.")
 
 Device = Annotated[str, typer.Option(help="What to measure: cpu or cuda.")]
+Precisions = Annotated[
+    list[str] | None,
+    typer.Option("--precision", help="On a GPU bf16 or tf32; can be repeated. Both unless given.", show_default=False),
+]
+Modes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mode",
+        help="eager, compiled or, on a GPU, graph; can be repeated. On a GPU graph unless given, else eager.",
+        show_default=False,
+    ),
+]
+Networks = Annotated[
+    list[str] | None,
+    typer.Option("--network", help="Measure this one only; can be repeated.", show_default=False),
+]
+Threads = Annotated[int, typer.Option(min=1, help="Threads of a CPU.")]
+Out = Annotated[Path | None, typer.Option(help="JSON file to write the result to.", show_default=False)]
 
 
 @app.command()
@@ -80,6 +100,46 @@ def data(
 
 
 @app.command()
+def layers(
+    device: Device = "cpu",
+    quick: Annotated[bool, typer.Option("--quick", help="The layers of two networks, fewer timings.")] = False,
+    networks: Networks = None,
+    precisions: Precisions = None,
+    modes: Modes = None,
+    threads: Threads = 1,
+    out: Out = None,
+    json: _output.Json = False,
+) -> None:
+    """Time our layers beside Conv2d, BatchNorm2d and ReLU in every shape of our networks."""
+    _check(device)
+    from xcnorm.bench.layers import measure
+    from xcnorm.bench.shapes import NETWORKS, QUICK
+
+    chosen = _chosen("network", networks, NETWORKS, QUICK if quick else tuple(NETWORKS))
+    _compare(measure, device, chosen, precisions, modes, quick, threads, out, json)
+
+
+@app.command()
+def models(
+    device: Device = "cpu",
+    quick: Annotated[bool, typer.Option("--quick", help="Two small networks, fewer timings.")] = False,
+    networks: Networks = None,
+    precisions: Precisions = None,
+    modes: Modes = None,
+    threads: Threads = 1,
+    out: Out = None,
+    json: _output.Json = False,
+) -> None:
+    """Time training steps and inference of our networks beside the plain ones."""
+    _check(device)
+    from xcnorm.bench.models import MEASURED, QUICK, measure
+    from xcnorm.bench.shapes import NETWORKS
+
+    chosen = _chosen("network", networks, NETWORKS, QUICK if quick else MEASURED)
+    _compare(measure, device, chosen, precisions, modes, quick, threads, out, json)
+
+
+@app.command()
 def engine(
     device: Device = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="Fewer steps, for a first look.")] = False,
@@ -100,6 +160,61 @@ def engine(
         f"(at most {result['limit']:.2f} is allowed)",
         soft_wrap=True,
     )
+
+
+def _compare(
+    measure: Callable[..., dict[str, Any]],
+    device: str,
+    networks: Sequence[str],
+    precisions: Sequence[str] | None,
+    modes: Sequence[str] | None,
+    quick: bool,
+    threads: int,
+    out: Path | None,
+    json: bool,
+) -> None:
+    """Measure sides beside each other, tell how it goes, and show or write what came out."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from xcnorm.bench.summary import tables
+    from xcnorm.bench.timing import MODES, PRECISIONS
+
+    precisions = _chosen("precision", precisions, PRECISIONS[device], PRECISIONS[device])
+    modes = _chosen("mode", modes, MODES[device], MODES[device][:1])
+    if out is not None:
+        out.open("a").close()  # a file that cannot be written should not cost the measurement first
+    progress = _output.progress()
+
+    def done(line: str) -> None:
+        progress.print(line, soft_wrap=True)
+
+    def keep(result: dict[str, Any]) -> None:
+        if out is not None:
+            out.write_text(json_format.dumps(result) + "\n", encoding="utf-8")
+
+    result = measure(device, networks, precisions, modes, 3 if quick else 7, threads, done, keep)
+    keep(result)
+    if json:
+        _output.print_json(result)
+        return
+    console = _output.results()
+    if not console.is_terminal:
+        console.width = 1000  # a file is as wide as its tables
+    for title, header, rows in tables(result):
+        table = Table(*header, title=title, title_justify="left", box=SIMPLE_HEAD)
+        for column in table.columns[1:]:
+            column.justify = "right"
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+
+
+def _chosen(what: str, given: Sequence[str] | None, known: Collection[str], default: Sequence[str]) -> Sequence[str]:
+    for name in given or ():
+        if name not in known:
+            raise UserError(unknown_name(what, name, known))
+    return given or default
 
 
 def _check(device: str) -> None:

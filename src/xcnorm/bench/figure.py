@@ -1,0 +1,130 @@
+"""The page on performance, made from results: its tables, and a roofline of the layers.
+
+    python -m xcnorm.bench.figure benchmarks/results/layers_cuda.json docs/performance.md
+
+A page has a place for each subject and device, between ``<!-- layers cuda -->`` and ``<!-- end layers cuda -->``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from xcnorm.bench.sides import PLAIN
+from xcnorm.bench.summary import Table, duration, tables
+from xcnorm.bench.timing import dtype_of
+from xcnorm.errors import UserError
+from xcnorm.report.figures import require_matplotlib
+from xcnorm.report.palette import LIGHT
+
+_DRAWN = {PLAIN: "o", "xcnorm": "^", "r_xcnorm": "s"}
+
+
+def write_page(result: Mapping[str, Any], page: Path) -> None:
+    """Put a result in its place on a page, and the roofline of layers beside the page.
+
+    Raises:
+        UserError: The page has no place for it.
+    """
+    name = f"{result['subject']} {result['device']}"
+    begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
+    text = page.read_text(encoding="utf-8")
+    if begin not in text or end not in text:
+        raise UserError(f"{page} has no place for this result: {begin} and {end}")
+    parts = [_origin(result)]
+    if result["subject"] == "layers":
+        figure = page.with_name(f"{page.stem}_{result['device']}.svg")
+        draw_roofline(result, figure)
+        parts.append(f"![Roofline of the layers on {result['device']}]({figure.name})")
+    parts += map(_markdown, reversed(tables(result)))
+    before, rest = text.split(begin)
+    after = rest.split(end)[1]
+    page.write_text("\n\n".join([before + begin, *parts, end + after]), encoding="utf-8")
+
+
+def draw_roofline(result: Mapping[str, Any], path: Path) -> None:
+    """Draw what each layer reaches, under what the device can do.
+
+    A layer's place along x is the work of its products over the bytes that a plain layer must move at least; the roof
+    is the measured rate of a copy, then of a matrix product.
+
+    Args:
+        result: What `xcnorm.bench.layers` measured.
+        path: The file to write; its ending says how.
+    """
+    matplotlib = require_matplotlib()
+    settings = {"svg.hashsalt": path.name, "axes.spines.top": False, "axes.spines.right": False, "font.size": 10}
+    with matplotlib.rc_context(settings):
+        precisions = result["precisions"]
+        figure = matplotlib.figure.Figure(figsize=(5.2 * len(precisions), 4.2), layout="constrained")
+        for axes, precision in zip(figure.subplots(1, len(precisions), squeeze=False)[0], precisions, strict=True):
+            _panel(axes, result, precision)
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
+
+
+def _panel(axes: Any, result: Mapping[str, Any], precision: str) -> None:
+    ceilings, mode = result["ceilings"][precision], result["modes"][0]
+    unit, letter = (1e12, "T") if ceilings["flop_per_second"] > 1e12 else (1e9, "G")
+    flop, moved = ({name: case[key] for name, case in result["cases"].items()} for key in ("flop", "moved"))
+    places = {name: flop[name] / (moved[name] * dtype_of(precision).itemsize) for name in flop}
+    ridge = ceilings["flop_per_second"] / ceilings["bytes_per_second"]
+    ends = min(*places.values(), ridge) / 1.5, max(*places.values(), ridge) * 1.5
+    roof = [
+        min(ceilings["bytes_per_second"] * x, ceilings["flop_per_second"]) / unit for x in (ends[0], ridge, ends[1])
+    ]
+    axes.plot([ends[0], ridge, ends[1]], roof, color=LIGHT.ink, linewidth=1.2, label="copy and matrix product")
+    for number, (side, marker) in enumerate(_DRAWN.items()):
+        times = {
+            row["case"]: time
+            for row in result["rows"]
+            if (row["precision"], row["side"]) == (precision, side) and (time := duration(mode, "both")(row))
+        }
+        rates = [flop[case] / (time / 1e3) / unit for case, time in times.items()]
+        axes.plot(
+            [places[case] for case in times],
+            rates,
+            marker,
+            color=LIGHT.colour(number),
+            markersize=5,
+            alpha=0.8,
+            label=side,
+        )
+    axes.set(xscale="log", yscale="log", title=f"{precision}, {mode}: forward + backward of each layer")
+    axes.set(xlabel="flop / byte that must be moved", ylabel=f"{letter}flop/s")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("")
+    axes.grid(color=LIGHT.faint, linewidth=0.6)
+
+
+def _origin(result: Mapping[str, Any]) -> str:
+    on = result["environment"]
+    threads = f", threads: {on['threads']}" if result["device"] == "cpu" else ""
+    return (
+        f"On {on['device']}{threads}; torch {on['torch']}, Python {on['python']}, commit {on['commit']}; "
+        f"{result['turns']} timings of each."
+    )
+
+
+def _markdown(table: Table) -> str:
+    rule = ["---", *["---:"] * (len(table.header) - 1)]
+    lines = ["| " + " | ".join(cells) + " |" for cells in (table.header, rule, *table.rows)]
+    return "\n".join([f"**{table.title}**", "", *lines])
+
+
+def main() -> None:
+    """Read results and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path, nargs="+", help="JSON files written by xcnorm bench layers or models")
+    parser.add_argument("page", type=Path, help="Markdown file")
+    arguments = parser.parse_args()
+    for path in arguments.results:
+        write_page(json.loads(path.read_text(encoding="utf-8")), arguments.page)
+
+
+if __name__ == "__main__":
+    main()

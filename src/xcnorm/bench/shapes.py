@@ -1,0 +1,126 @@
+"""The layers that are measured: those of our networks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from xcnorm.models import create_model
+from xcnorm.nn import XCNormConv2d
+
+NETWORKS = {
+    "wrn16_4": (128, 32),
+    "digits_cnn": (128, 32),
+    "wrn40_2": (128, 32),
+    "resnet18": (64, 224),
+    "resnet50": (64, 224),
+    "densenet121": (64, 96),
+}
+"""Images of a batch on a GPU, and their height and width."""
+QUICK = ("wrn16_4", "digits_cnn")
+
+_CPU_SHARE = 4  # a CPU thread gets a batch so many times smaller
+_MANY = 6  # layers that differ in their channels alone; of more, the first, the middle and the last are measured
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One layer and its batch."""
+
+    images: int
+    channels_in: int
+    channels_out: int
+    pixels: int
+    kernel: int
+    stride: int = 1
+    padding: int = 0
+    network: str = field(default="", compare=False)
+    """The first of our networks that has it."""
+
+    @property
+    def name(self) -> str:
+        """Such as ``64 to 128, 3x3/2, 32 px, batch 128``."""
+        stride = f"/{self.stride}" if self.stride > 1 else ""
+        return (
+            f"{self.channels_in} to {self.channels_out}, {self.kernel}x{self.kernel}{stride}, {self.pixels} px, "
+            f"batch {self.images}"
+        )
+
+    @property
+    def first(self) -> bool:
+        """Whether it sees images, whose gradient nobody wants."""
+        return self.channels_in == 3
+
+    @property
+    def input_size(self) -> tuple[int, int, int, int]:
+        """Of its input, ``(N, C, H, W)``."""
+        return self.images, self.channels_in, self.pixels, self.pixels
+
+    @property
+    def positions(self) -> int:
+        """Of all patches in a batch."""
+        return self.images * ((self.pixels + 2 * self.padding - self.kernel) // self.stride + 1) ** 2
+
+    @property
+    def patch(self) -> int:
+        """Values in a patch."""
+        return self.channels_in * self.kernel**2
+
+    @property
+    def flop(self) -> int:
+        """Of the convolution's products, forward and backward."""
+        return (2 if self.first else 3) * 2 * self.positions * self.patch * self.channels_out
+
+    @property
+    def moved(self) -> int:
+        """Values that a plain layer must move at least in forward and backward.
+
+        Input, filters and output are read or written once each way, and so are the gradients of each.
+        """
+        values = self.images * self.channels_in * self.pixels**2
+        filters, outputs = self.patch * self.channels_out, self.positions * self.channels_out
+        return (2 if self.first else 3) * values + 3 * (filters + outputs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"flop": self.flop, "moved": self.moved}
+
+
+def shapes_of(networks: Sequence[str], device: str) -> list[Shape]:
+    """The distinct layers of some of `NETWORKS`, in their order."""
+    found = dict.fromkeys(shape for network in networks for shape in _layers(network, device))
+    return list(found)
+
+
+def batch_size(network: str, device: str) -> int:
+    """Images of a batch."""
+    return NETWORKS[network][0] // (1 if device == "cuda" else _CPU_SHARE)
+
+
+def _layers(network: str, device: str) -> list[Shape]:
+    pixels = NETWORKS[network][1]
+    alike: defaultdict[tuple[int, int], dict[Shape, None]] = defaultdict(dict)
+
+    def note(layer: XCNormConv2d, inputs: tuple[Tensor]) -> None:
+        size, kernel, stride, padding = inputs[0].shape[-1], layer.kernel_size[0], layer.stride[0], layer.padding[0]
+        assert isinstance(padding, int)
+        images = batch_size(network, device)
+        shape = Shape(images, layer.in_channels, layer.out_channels, size, kernel, stride, padding, network)
+        alike[size, kernel][shape] = None
+
+    with torch.device("meta"):  # nothing is computed
+        model = create_model(network, "xcnorm")
+        for module in model.modules():
+            if isinstance(module, XCNormConv2d):
+                module.register_forward_pre_hook(note)
+        model(torch.empty(1, 3, pixels, pixels))
+    return [shape for group in alike.values() for shape in _representatives(list(group))]
+
+
+def _representatives(alike: list[Shape]) -> list[Shape]:
+    return alike if len(alike) <= _MANY else [alike[0], alike[len(alike) // 2], alike[-1]]

@@ -1,0 +1,39 @@
+"""The page on performance is made from results alone."""
+
+import pytest
+
+from tests.bench.tiny import make_tiny
+from xcnorm.bench import layers
+from xcnorm.bench.figure import write_page
+from xcnorm.errors import UserError
+
+
+@pytest.fixture
+def result(monkeypatch):
+    make_tiny(monkeypatch)
+    monkeypatch.setattr(layers, "_grow", lambda *arguments: [])
+    return layers.measure("cpu", ["wrn16_4"], ["fp32"], ["eager"], 2, 1, lambda line: None, lambda result: None)
+
+
+def test_a_result_takes_its_place_on_the_page(result, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("before\n\n<!-- layers cpu -->\nold\n<!-- end layers cpu -->\n\nafter\n", encoding="utf-8")
+    write_page(result, page)
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert "old" not in text
+    assert "| 3 to 4, 3x3, 6 px, batch 2 |" in text
+    assert "(page_cpu.svg)" in text
+    drawing = (tmp_path / "page_cpu.svg").read_bytes()
+    write_page(result, page)
+    assert page.read_text(encoding="utf-8") == text
+    assert (tmp_path / "page_cpu.svg").read_bytes() == drawing
+
+
+def test_a_page_without_the_place_is_left_alone(result, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("nothing\n", encoding="utf-8")
+    with pytest.raises(UserError, match="layers cpu"):
+        write_page(result, page)
+    assert [path.name for path in tmp_path.iterdir()] == ["page.md"]
