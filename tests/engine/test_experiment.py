@@ -20,6 +20,8 @@ CHANGES = {
     "model.options": {"norm": "batch"},
     "method.name": "randconv",
     "method.options": {"consistency": 5.0},
+    "method.augment": "randconv",
+    "method.augment_options": {"mix": False},
     "data.augment": ["flip"],
     "data.mean": [0.1, 0.2, 0.3],
     "data.std": 0.25,
@@ -49,6 +51,7 @@ NO_PART = {"seed": 3, "label": "ours", "run.checkpoint_every": 5}
 def changed(key, value):
     extra = {"schedule.iterations": 0} if key == "schedule.epochs" else {}
     extra |= {"method.name": "randconv"} if key == "method.options" else {}
+    extra |= {"method.augment": "randconv"} if key == "method.augment_options" else {}
     extra |= {"benchmark": "folder"} if key == "benchmark_options" else {}
     return make_experiment(merge(small.BASE, override({key: value, **extra})))
 

@@ -151,10 +151,10 @@ def test_the_number_of_steps():
 @pytest.mark.parametrize(("limit", "used"), [(0, 32), (1, 1), (5, 5), (31, 31), (32, 32), (100, 32)])
 def test_a_limit_takes_images_evenly(limit, used):
     trainer = small.trainer(small.experiment(data__train_limit=limit, schedule__batch=1))
-    labels = trainer.batches._labels
+    labels = trainer.pool._labels
     assert len(labels) == trainer.batches.sampler.steps_per_epoch == used
     everything = small.benchmark().train.images.flatten(1).tolist()
-    places = [everything.index(image) for image in trainer.batches._images.flatten(1).tolist()]
+    places = [everything.index(image) for image in trainer.pool._images.flatten(1).tolist()]
     assert places == sorted(set(places))
     gaps = torch.tensor(places).diff()
     assert used < 2 or gaps.max() - gaps.min() <= 1

@@ -7,114 +7,120 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
-from tests.engine import small
-from xcnorm.data import transforms
+from tests.methods import small
 from xcnorm.engine.checkpoint import load_checkpoint, save_checkpoint
 from xcnorm.errors import UserError
-from xcnorm.methods import Method, find_method, list_methods, register_method
-from xcnorm.models import Wiring
+from xcnorm.methods import Method, find_augmentation, find_method, list_methods, register_method
 
 METHODS = list_methods()
 
 
-def network() -> nn.Module:
-    torch.manual_seed(0)
-    model = small.tiny(Wiring("conv", "batch"), 3, 3)
-    return nn.Sequential(*(m for m in model.trunk if not isinstance(m, nn.Dropout)), model.classifier)
-
-
-def batch(count=24):
-    source = small.domain("train", count, 16)
-    return transforms.normalise(transforms.grey_to_rgb(source.images), 0.5, 0.5), source.labels
-
-
-def losses(method, steps, generator, model=None):
-    model = model or network()
-    method.prepare(model)
-    optimiser = torch.optim.Adam(model.parameters(), 1e-2)
-    images, labels = batch()
-    found = []
-    for step in range(steps):
-        optimiser.zero_grad()
-        loss = method.training_step(model, images, labels, generator)
-        assert loss.shape == ()
-        loss.backward()
-        optimiser.step()
-        found.append(loss.item())
-        if step % 5 == 4:
-            method.end_epoch(model, step // 5 + 1, generator)
-    return found
-
-
 @pytest.fixture(params=METHODS)
-def kind(request):
-    return find_method(request.param)
+def name(request):
+    return request.param
 
 
-def test_it_learns_the_source(kind):
+def source_loss(trainer):
+    images, labels = trainer.pool.take(torch.arange(trainer.pool.source_size))
+    with torch.no_grad():
+        return F.cross_entropy(trainer.model(images), labels).item()
+
+
+def test_it_learns_the_source(name):
     """By the cross-entropy of the images themselves: a method's own loss may well rise at first."""
-    model, (images, labels) = network(), batch()
-    before = F.cross_entropy(model(images), labels).item()
-    assert np.isfinite(losses(kind.make({}), 30, torch.Generator().manual_seed(0), model)).all()
-    assert F.cross_entropy(model(images), labels).item() < 0.8 * before
+    trainer = small.trainer(name)
+    before = source_loss(trainer)
+    assert np.isfinite(small.losses(trainer, 40)).all()
+    assert source_loss(trainer) < 0.8 * before
 
 
-def test_everything_random_comes_from_the_generator(kind):
+def test_going_on_from_anywhere_changes_nothing(name, tmp_path):
+    """Also from the middle of what a method does between steps: the state is taken before every piece of work."""
+    whole, found, places = small.trainer(name), [], []
+    while whole.step < 12:
+        if len(found) % 3 == 0 or whole.objective.method.pending():
+            places.append((len(found), whole.step))
+            save_checkpoint(tmp_path / str(len(found)), whole.step, whole.state_dict())
+        loss = whole.advance()
+        found.append(None if loss is None else loss.item())
+    chosen = places[:: max(1, len(places) // 6)]
+    for place, step in chosen:
+        resumed = small.trainer(name)
+        found_step, state = load_checkpoint(tmp_path / str(place))
+        assert found_step == step
+        resumed.load_state_dict(step, state)
+        again = [resumed.advance() for _ in found[place:]]
+        assert [None if loss is None else loss.item() for loss in again] == found[place:]
+        torch.testing.assert_close(resumed.model.state_dict(), whole.model.state_dict(), rtol=0, atol=0)
+        assert len(resumed.pool) == len(whole.pool)
+
+
+def test_nothing_draws_from_global_generators(name):
     def state():
         return random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist()
 
-    method, model = kind.make({}), network()
+    trainer = small.trainer(name)
     before = state()
-    losses(method, 3, torch.Generator().manual_seed(0), model)
+    small.losses(trainer, 12)
     assert state() == before
 
 
-def test_a_seed_decides_the_loss(kind):
-    first, second = (losses(kind.make({}), 4, torch.Generator().manual_seed(1)) for _ in range(2))
-    assert first == second
-    if not kind.capturable:
-        assert losses(kind.make({}), 4, torch.Generator().manual_seed(2)) != first
+def test_the_network_is_in_training_mode_and_its_weights_learn_whenever_the_method_is_done(name):
+    trainer = small.trainer(name)
+    while trainer.step < 12:
+        trainer.advance()
+        assert all(module.training for module in trainer.model.modules())
+        assert all(parameter.requires_grad for parameter in trainer.model.parameters())
 
 
-def test_a_capturable_method_draws_nothing(kind):
-    if kind.capturable:
-        generator = torch.Generator().manual_seed(0)
-        before = generator.get_state()
-        losses(kind.make({}), 2, generator)
-        assert torch.equal(generator.get_state(), before)
+def test_a_seed_decides_the_run(name):
+    first, second, other = (small.trainer(name, seed=seed) for seed in (1, 1, 2))
+    losses = small.losses(first, 12)
+    assert small.losses(second, 12) == losses
+    torch.testing.assert_close(small.weights(first), small.weights(second), rtol=0, atol=0)
+    assert small.losses(other, 12) != losses
 
 
-def test_the_state_comes_back(kind, tmp_path):
-    """After three steps a method that is loaded from a file gives the losses that the one that was saved gives."""
-    method, generator, model = kind.make({}), torch.Generator().manual_seed(0), network()
-    losses(method, 3, generator, model)
-    save_checkpoint(tmp_path, 3, {"method": method.state_dict(), "generator": generator.get_state()})
-    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    expected = losses(method, 3, generator, model)
-    _, state = load_checkpoint(tmp_path)
-    other, again = kind.make({}), torch.Generator()
-    model.load_state_dict(weights)
-    other.prepare(model)
-    other.load_state_dict(state["method"])
-    again.set_state(state["generator"])
-    assert losses(other, 3, again, model) == expected
+def test_at_no_strength_it_is_erm_bit_for_bit(name):
+    """And what it is at full strength is not."""
+    plain, neutral = small.trainer("erm"), small.trainer(name, neutral=True)
+    expected = small.losses(plain, 12)
+    assert small.losses(neutral, 12) == expected
+    assert list(small.weights(neutral)) == list(small.weights(plain))
+    torch.testing.assert_close(small.weights(neutral), small.weights(plain), rtol=0, atol=0)
+    assert (small.losses(small.trainer(name), 12) == expected) == (name == "erm")
 
 
-def test_defaults_are_settings_that_can_be_given(kind):
+def test_it_learns_through_an_augmentation(name):
+    if name in ("randconv",):
+        with pytest.raises(UserError, match="is an augmentation itself"):
+            small.trainer(name, method__augment="randconv")
+        return
+    plain, augmented = small.trainer(name), small.trainer(name, method__augment="randconv")
+    assert np.isfinite(losses := small.losses(augmented, 12)).all()
+    assert losses != small.losses(plain, 12)
+
+
+def test_erm_through_an_augmentation_is_the_augmentation():
+    one, other = small.trainer("randconv"), small.trainer("erm", method__augment="randconv")
+    assert small.losses(one, 6) == small.losses(other, 6)
+
+
+def test_defaults_are_settings_that_can_be_given(name):
+    kind = find_method(name)
     values = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(kind.make({})).items()}
     kind.check(values)
+    kind.check({**kind.neutral})
     assert kind.make(values) == kind.make({})
-    with pytest.raises(UserError, match=f"unknown option of method {kind.name} 'strngth'"):
+    with pytest.raises(UserError, match=f"unknown option of method {name} 'strngth'"):
         kind.check({"strngth": 1})
 
 
-def test_names_are_unique(kind):
-    assert find_method(kind.name) is kind
-    with pytest.raises(ValueError, match=f"method '{kind.name}' is registered already"):
+def test_names_are_unique(name):
+    with pytest.raises(ValueError, match=f"method '{name}' is registered already"):
 
-        @register_method(kind.name)
+        @register_method(name)
         class Other(Method):
             pass
 
@@ -122,3 +128,5 @@ def test_names_are_unique(kind):
 def test_unknown_names_are_one_line():
     with pytest.raises(UserError, match=r"unknown method 'em'; did you mean 'erm'\?"):
         find_method("em")
+    with pytest.raises(UserError, match=r"unknown augmentation 'erm'"):
+        find_augmentation("erm")

@@ -41,8 +41,9 @@ def measure(device: str, steps: int, repeats: int) -> dict[str, Any]:
         }
     )
     benchmark = _noise()
-    loops = {
-        "engine": Trainer(experiment, benchmark, World(0, 1, torch.device(device))).advance,
+    trainer = Trainer(experiment, benchmark, World(0, 1, torch.device(device)))
+    loops: dict[str, Callable[[], torch.Tensor | None]] = {
+        "engine": trainer.advance,
         "by_hand": _by_hand(experiment, benchmark, torch.device(device)),
     }
     seconds: dict[str, list[float]] = {name: [] for name in loops}
@@ -52,6 +53,7 @@ def measure(device: str, steps: int, repeats: int) -> dict[str, Any]:
             clock = time.perf_counter()
             for _ in range(steps):
                 loss = step()
+            assert loss is not None  # ERM has nothing to do between steps
             losses[name] = loss.item()  # also waits for the device
             seconds[name].append((time.perf_counter() - clock) / steps)
     engine, by_hand = (turns[1:] for turns in seconds.values())  # the first turn warms up

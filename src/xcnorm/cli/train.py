@@ -17,6 +17,10 @@ def command(
     method: Annotated[
         str | None, typer.Option(help="How to train, such as erm or randconv.", show_default="erm")
     ] = None,
+    augment: Annotated[
+        str | None,
+        typer.Option(help="Random views on top of the method, such as randconv.", show_default="none"),
+    ] = None,
     model: Annotated[str | None, typer.Option(help="The network.", show_default="the recipe's")] = None,
     layer: Annotated[str | None, typer.Option(help="conv, xcnorm or r_xcnorm.", show_default="conv")] = None,
     recipe: Annotated[
@@ -52,6 +56,7 @@ def command(
         beside = {
             "benchmark": benchmark,
             "method": method,
+            "augment": augment,
             "model": model,
             "layer": layer,
             "recipe": recipe,
@@ -64,7 +69,8 @@ def command(
     else:
         benchmark = benchmark or "digits-mini"
         chosen: dict[str, Any] = {"benchmark": benchmark, "seed": seed or 0}
-        chosen |= {"method": {"name": method or "erm"}, "model": {"layer": layer or "conv"}}
+        chosen["method"] = {"name": method or "erm", "augment": augment or "none"}
+        chosen["model"] = {"layer": layer or "conv"}
         if model is not None:
             chosen["model"]["name"] = model
         values = merge(load_recipe(recipe or "fast", benchmark), chosen, _experiments.parse_changes(changes))

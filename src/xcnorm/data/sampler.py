@@ -50,7 +50,7 @@ class Sampler(Iterator[Tensor]):
         self._seed = seed
         self._global_batch = batch * world
         self._mine = slice(rank * batch, (rank + 1) * batch)
-        self._position = 0  # batches since the beginning
+        self._epoch = self._step = 0  # of the batch that comes next
         self._shuffled = -1  # the epoch whose order is kept
         self._order = torch.empty(0, dtype=torch.int64)
 
@@ -60,20 +60,33 @@ class Sampler(Iterator[Tensor]):
         return self._length // self._global_batch
 
     @property
+    def length(self) -> int:
+        """Number of images."""
+        return self._length
+
+    @property
     def epoch(self) -> int:
         """The epoch, from 0, of the batch that comes next."""
-        return self._position // self.steps_per_epoch
+        return self._epoch
 
     @property
     def step(self) -> int:
         """The number, from 0, of the batch that comes next, within its epoch."""
-        return self._position % self.steps_per_epoch
+        return self._step
+
+    def resize(self, length: int) -> None:
+        """Go on with another number of images, in a new epoch if one has begun."""
+        if length != self._length:
+            self._length, self._shuffled = length, -1
+            self._epoch, self._step = self._epoch + (self._step > 0), 0
 
     def __next__(self) -> Tensor:
-        if self._shuffled != self.epoch:
-            self._order, self._shuffled = _permutation(self._length, self._seed, self.epoch), self.epoch
-        start = self.step * self._global_batch
-        self._position += 1
+        if self._shuffled != self._epoch:
+            self._order, self._shuffled = _permutation(self._length, self._seed, self._epoch), self._epoch
+        start = self._step * self._global_batch
+        self._step += 1
+        if self._step == self.steps_per_epoch:
+            self._epoch, self._step = self._epoch + 1, 0
         # A copy, so that a batch does not keep the order of a large set alive, nor lets its holder change it.
         return self._order[start : start + self._global_batch][self._mine].clone()
 
@@ -98,7 +111,7 @@ class Sampler(Iterator[Tensor]):
         epoch, step = state.get("epoch", -1), state.get("step", -1)
         if epoch < 0 or not 0 <= step < self.steps_per_epoch:
             raise UserError(f"the sampler's saved state has no valid position: {dict(state)}; use another checkpoint")
-        self._position = epoch * self.steps_per_epoch + step
+        self._epoch, self._step = epoch, step
 
     def _identity(self) -> dict[str, int]:
         return {"length": self._length, "seed": self._seed, "global_batch": self._global_batch}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xcnorm.data import Domain, Sampler, transforms
+from xcnorm.data import Sampler, transforms
+from xcnorm.data.pool import Pool, Preparation
 from xcnorm.engine.experiment import DataSection
 
 _AUGMENTATIONS: dict[str, Callable[..., Tensor]] = {
@@ -20,17 +21,11 @@ _AUGMENTATIONS: dict[str, Callable[..., Tensor]] = {
     "jitter": transforms.colour_jitter,
     "grey": transforms.random_grey,
 }
-_RESIDENT = 0.5  # the share of a GPU's free memory that the training images may take
 
 
-def preparation(data: DataSection, channels_last: bool = False) -> Callable[[Tensor], Tensor]:
+def preparation(data: DataSection, channels_last: bool = False) -> Preparation:
     """The function from bytes to what the network sees: three channels, normalised."""
-
-    def prepare(images: Tensor) -> Tensor:
-        ready = transforms.normalise(transforms.grey_to_rgb(images), data.mean, data.std)
-        return ready.contiguous(memory_format=torch.channels_last) if channels_last else ready
-
-    return prepare
+    return Preparation(data.mean, data.std, channels_last)
 
 
 class Batches:
@@ -40,42 +35,49 @@ class Batches:
     processes does not matter.
 
     Args:
-        source: The training images; kept on the device where they fit.
+        pool: The training images.
         batch: Images in a batch of all processes together.
         data: What happens to them.
         seed: Seed of their order.
         generator: Where augmentations draw from.
-        device: Where batches are made.
         part: Which images of a batch are this process's.
-        channels_last: The memory layout.
+        source_only: Whether images that were added to the pool are left out.
+
+    Attributes:
+        sampler: Their order.
     """
 
     def __init__(
         self,
-        source: Domain,
+        pool: Pool,
         batch: int,
         data: DataSection,
         *,
         seed: int,
         generator: torch.Generator,
-        device: torch.device,
         part: slice,
-        channels_last: bool,
+        source_only: bool,
     ) -> None:
-        self.sampler = Sampler(len(source), batch, seed=seed)
-        self._images, self._labels = source.images, source.labels.to(device)
-        if device.type == "cuda" and source.images.numel() < _RESIDENT * torch.cuda.mem_get_info(device)[0]:
-            self._images = source.images.to(device)
-        self._augment = [partial(_AUGMENTATIONS[name], generator=generator) for name in data.augment]
-        self._prepare = preparation(data, channels_last)
-        self._device, self._part = device, part
+        self._pool, self._part = pool, part
+        self._source_only = source_only
+        self._changes = [partial(_AUGMENTATIONS[name], generator=generator) for name in data.augment]
+        self.sampler = Sampler(self._size, batch, seed=seed)
 
     def __next__(self) -> tuple[Tensor, Tensor]:
-        index = next(self.sampler)
-        images = self._images[index.to(self._images.device)].to(self._device)
-        for augment in self._augment:
-            images = augment(images)
-        return self._prepare(images[self._part]), self._labels[index[self._part].to(self._device)]
+        self.sampler.resize(self._size)
+        # Whole: changes draw random numbers for all images of a batch.
+        images, labels = self._pool.take(next(self.sampler), self._changes)
+        return images[self._part], labels[self._part]
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Go on from a sampler's state; the pool has gone on already, and may hold images that had no turn yet."""
+        if self._pool.source_size <= state["length"] <= len(self._pool):
+            self.sampler.resize(state["length"])
+        self.sampler.load_state_dict(state)
+
+    @property
+    def _size(self) -> int:
+        return self._pool.source_size if self._source_only else len(self._pool)
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from xcnorm.data.registry import check_options
 from xcnorm.errors import UserError, unknown_name
-from xcnorm.methods import find_method
+from xcnorm.methods import Augmentation, Method, find_augmentation, find_method
 from xcnorm.models import create_model
 
 Scalar = bool | int | float | str
@@ -44,10 +44,36 @@ class MethodSection(_Section):
     Attributes:
         name: One of `xcnorm.methods.list_methods()`.
         options: The method's own settings.
+        augment: ``"none"``, or an augmentation, such as ``"randconv"``, that the method sees images through.
+        augment_options: The augmentation's settings.
     """
 
     name: str = "erm"
     options: Options = {}
+    augment: str = "none"
+    augment_options: Options = {}
+
+    def make(self) -> tuple[Method, Augmentation | None]:
+        """The method and the augmentation, with their settings."""
+        method = find_method(self.name).make(self.options)
+        if self.augment == "none":
+            return method, None
+        return method, find_augmentation(self.augment).make(self.augment_options)
+
+    def check(self) -> None:
+        """Look whether names and settings are right, and go together.
+
+        Raises:
+            UserError: They are not.
+        """
+        find_method(self.name).check(self.options)
+        if self.augment == "none":
+            if self.augment_options:
+                raise UserError("method.augment_options needs an augmentation; name it in method.augment")
+            return
+        find_augmentation(self.augment).check(self.augment_options)
+        if issubclass(find_method(self.name), Augmentation):
+            raise UserError(f"method {self.name} is an augmentation itself; choose one of the two")
 
 
 class DataSection(_Section):
@@ -180,7 +206,8 @@ class Experiment(_Section):
     @property
     def folder(self) -> PurePosixPath:
         """Where it is kept below the folder of runs."""
-        name = f"{self.method.name}+{self.model.layer}-{self.hash[:6]}"
+        augment = "" if self.method.augment == "none" else f"+{self.method.augment}"
+        name = f"{self.method.name}{augment}+{self.model.layer}-{self.hash[:6]}"
         return PurePosixPath(self.benchmark) / name / f"seed{self.seed}"
 
     def to_toml(self) -> str:
@@ -202,7 +229,7 @@ def make_experiment(values: Mapping[str, Any]) -> Experiment:
     except ValidationError as error:
         raise UserError(_explain(error)) from error
     check_options(experiment.benchmark, experiment.benchmark_options)
-    find_method(experiment.method.name).check(experiment.method.options)
+    experiment.method.check()
     try:
         with torch.device("meta"):
             create_model(experiment.model.name, experiment.model.layer, **dict[str, Any](experiment.model.options))

@@ -9,39 +9,51 @@ from torch import Tensor
 
 _WARM_UP = 3  # steps run as they are; what a library sets up at first use must not be recorded
 
+Update = Callable[..., Tensor]
+"""Takes tensors, does a training step and returns its loss."""
 
-def captured(update: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """A function that does what `update` does to images and labels of one shape, from a recording.
+
+def captured(update: Update) -> Update:
+    """A function that does what `update` does, from recordings: one for each combination of shapes.
 
     Args:
-        update: Does a training step and returns its loss. It must do the same work on the same memory every time.
+        update: Must do the same work on the same memory every time that it is given the same shapes.
     """
-    graph = torch.cuda.CUDAGraph()
-    memory: dict[str, Tensor] = {}
-    steps = 0
+    recordings: dict[tuple[torch.Size, ...], _Recording] = {}
 
-    def replay(images: Tensor, labels: Tensor) -> Tensor:
-        nonlocal steps
-        steps += 1
-        if steps <= _WARM_UP:
-            return _beside(update, images, labels)
-        if not memory:
-            memory["images"], memory["labels"] = images.clone(), labels.clone()
-            with torch.cuda.graph(graph):
-                memory["loss"] = update(memory["images"], memory["labels"])
-        memory["images"].copy_(images)
-        memory["labels"].copy_(labels)
-        graph.replay()
-        return memory["loss"].clone()
+    def replay(*inputs: Tensor) -> Tensor:
+        shapes = tuple(each.shape for each in inputs)
+        return recordings.setdefault(shapes, _Recording(update))(*inputs)
 
     return replay
 
 
-def _beside(update: Callable[[Tensor, Tensor], Tensor], images: Tensor, labels: Tensor) -> Tensor:
-    """On a stream of its own, as the steps before a recording must run."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        loss = update(images, labels)
-    torch.cuda.current_stream().wait_stream(stream)
-    return loss
+class _Recording:
+    def __init__(self, update: Update) -> None:
+        self._update = update
+        self._steps = 0
+        self._graph = torch.cuda.CUDAGraph()
+        self._inputs: list[Tensor] = []
+        self._loss = torch.empty(0)
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        self._steps += 1
+        if self._steps <= _WARM_UP:
+            return self._beside(*inputs)
+        if not self._inputs:
+            self._inputs = [each.clone() for each in inputs]
+            with torch.cuda.graph(self._graph):
+                self._loss = self._update(*self._inputs)
+        for memory, given in zip(self._inputs, inputs, strict=True):
+            memory.copy_(given)
+        self._graph.replay()
+        return self._loss.clone()
+
+    def _beside(self, *inputs: Tensor) -> Tensor:
+        """On a stream of its own, as the steps before a recording must run."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            loss = self._update(*inputs)
+        torch.cuda.current_stream().wait_stream(stream)
+        return loss

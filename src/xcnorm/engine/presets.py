@@ -73,7 +73,7 @@ class Preset:
 
 def list_presets() -> tuple[str, ...]:
     """The names of the presets that come with the package."""
-    return (*_names("."), *_names("paper"))
+    return (*_names("."), *_names("methods"), *_names("paper"))
 
 
 def list_recipes() -> tuple[str, ...]:
@@ -114,9 +114,20 @@ def load_preset(name: str | Path) -> Preset:
         seeds=tuple(values.get("seeds", (0,))),
         columns=tuple(values.get("columns", ())),
         base=base,
-        arms=tuple(Arm(arm["label"], override(arm.get("set", {})), arm.get("paper", {})) for arm in values["arms"]),
+        arms=tuple(_arm(arm) for arm in values["arms"]),
         published=tuple(values.get("published", ())),
     )
+
+
+def _arm(values: Mapping[str, Any]) -> Arm:
+    """An arm as it stands there; or that of another preset, which stands below what is said here."""
+    own = override(values.get("set", {}))
+    if "preset" not in values:
+        return Arm(values["label"], own, values.get("paper", {}))
+    other = load_preset(values["preset"])
+    (arm,) = other.arms
+    below = merge(other.base, arm.values)
+    return Arm(values.get("label", arm.label), merge(below, own), values.get("paper", arm.paper))
 
 
 def _check_arms(values: Mapping[str, Any], name: str) -> None:
@@ -125,20 +136,22 @@ def _check_arms(values: Mapping[str, Any], name: str) -> None:
         raise UserError(f"preset {name}: seeds must be a list of numbers such as [0, 1, 2], not {seeds!r}")
     if not isinstance(values["base"], dict):
         raise UserError(f"preset {name}: base must be a table of settings")
-    for key, known in (("arms", ("label", "set", "paper")), ("published", None)):
+    for key, known in (("arms", ("label", "preset", "set", "paper")), ("published", None)):
         rows = values.get(key, [])
         if not isinstance(rows, list) or any(not isinstance(row, dict) for row in rows):
             raise UserError(f"preset {name}: {key} must be tables, each under [[{key}]]")
         for row in rows:
-            if not isinstance(row.get("label"), str):
+            if not isinstance(row.get("label", row.get("preset") if key == "arms" else None), str):
                 raise UserError(f"preset {name}: one of the {key} has no label")
+            if "preset" in row and len(load_preset(row["preset"]).arms) != 1:
+                raise UserError(f"preset {name}: preset {row['preset']!r} has several arms, and cannot be one of them")
             for inner in row:
                 if known is not None and inner not in known:
                     raise UserError(f"preset {name}: {unknown_name('key of an arm', inner, known)}")
             numbers = row if key == "published" else row.get("paper", {})
             for column, value in numbers.items():
                 if column != "label" and type(value) not in (int, float):
-                    raise UserError(f"preset {name}: {column} of {row['label']!r} must be a number, not {value!r}")
+                    raise UserError(f"preset {name}: {column} of {row.get('label', name)!r} must be a number, not {value!r}")
 
 
 def load_recipe(name: str, benchmark: str) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,14 @@ def derive(seed: int, purpose: str) -> int:
 def stream(seed: int, purpose: str) -> torch.Generator:
     """A generator on the CPU for one purpose."""
     return torch.Generator().manual_seed(derive(seed, purpose))
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Torch's own generator with a seed, for code that draws first weights; afterwards it is as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
 
 
 def seed_globals(seed: int) -> None:

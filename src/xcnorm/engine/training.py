@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from xcnorm.data import Benchmark, Domain
+from xcnorm.data.pool import Pool
 from xcnorm.engine import seeding
 from xcnorm.engine.batches import Batches, accuracy, predict, preparation
 from xcnorm.engine.checkpoint import load_checkpoint, save_checkpoint
@@ -25,7 +26,7 @@ from xcnorm.engine.precision import autocast, precision
 from xcnorm.engine.runs import RunFolder
 from xcnorm.engine.signals import stop_requests
 from xcnorm.errors import UserError
-from xcnorm.methods import find_method
+from xcnorm.methods import Objective, Training
 from xcnorm.models import Network, create_model
 from xcnorm.nn import synchronise
 
@@ -66,6 +67,9 @@ class Trainer:
 
     Attributes:
         model: The network, in training.
+        objective: What is minimised.
+        pool: The images it learns from.
+        training: What the method is told of all this.
         step: The number of training steps done.
         steps: The number of training steps in all.
         best: For each selection rule but ``"last"``: the best score so far, its step and its weights.
@@ -92,44 +96,47 @@ class Trainer:
         if not self.steps:
             raise UserError(f"{len(source)} training images do not fill one batch of {schedule.batch}")
         self.model = build_model(experiment, benchmark, device)
-        self.method = find_method(experiment.method.name).make(experiment.method.options)
-        if world.size > 1 and self.method.distributed:
-            raise UserError(f"method {self.method.name} cannot run in several processes: {self.method.distributed}")
-        capturable = self.method.capturable and run.precision != "fp16"  # whose scaler looks at every gradient first
+        method, augmentation = experiment.method.make()
+        if world.size > 1 and method.distributed:
+            raise UserError(f"method {method.name} cannot run in several processes: {method.distributed}")
+        capturable = method.capturable and run.precision != "fp16"  # whose scaler looks at every gradient first
         if run.graph and (device.type != "cuda" or not capturable or world.size > 1):
             raise UserError(
-                "run.graph needs one process on a CUDA device, another precision than 'fp16', and a method that draws "
-                "nothing, such as erm"
+                "run.graph needs one process on a CUDA device, another precision than 'fp16', and a method that can be "
+                "captured, such as erm"
             )
         if run.precision == "fp16" and device.type != "cuda":
             raise UserError("run.precision 'fp16' needs a CUDA device; on the CPU use 'bf16' or 'float32'")
         self.generators = {name: seeding.stream(seed, name) for name in ("augment", "method")}
+        self.prepare = preparation(experiment.data, run.channels_last)
+        self.pool = Pool(source, self.prepare, device)
         share = schedule.batch // world.size
+        part = slice(world.rank * share, (world.rank + 1) * share)
         self.batches = Batches(
-            source,
+            self.pool,
             schedule.batch,
             experiment.data,
             seed=seeding.derive(seed, "order"),
             generator=self.generators["augment"],
-            device=device,
-            part=slice(world.rank * share, (world.rank + 1) * share),
-            channels_last=run.channels_last,
+            part=part,
+            source_only=not method.learns_from_added,
         )
-        self.method.prepare(self.model)
-        self.optimiser = make_optimiser(self.model, experiment.optimiser, capturable=run.graph)
+        self.training = Training(self.model, self.pool, device, schedule.batch, part, self.steps)
+        if world.size > 1:
+            synchronise(self.model)
+        network = torch.compile(self.model) if run.compile else self.model
+        with seeding.seeded(seeding.derive(seed, "method")):
+            self.objective = Objective(method, augmentation, cast(Network, network), self.training)
+        self.optimiser = make_optimiser(self.objective, experiment.optimiser, capturable=run.graph)
         self.scaler = torch.amp.GradScaler(device.type, enabled=run.precision == "fp16")
         self.average = None
         if schedule.average == "ema":
             self.average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(schedule.average_decay))
-        self._forward: nn.Module = self.model
+        self._loss: nn.Module = self.objective
         if world.size > 1:
-            synchronise(self.model)
             ids = [device.index] if device.type == "cuda" else None
-            self._forward = DistributedDataParallel(self.model, device_ids=ids)
-        if run.compile:
-            self._forward = torch.compile(self._forward)  # type: ignore[assignment]
-        self._compute: Callable[[Tensor, Tensor], Tensor] = captured(self._update) if run.graph else self._update
-        self.prepare = preparation(experiment.data, run.channels_last)
+            self._loss = DistributedDataParallel(self.objective, device_ids=ids)
+        self._compute: Callable[..., Tensor] = captured(self._update) if run.graph else self._update
         self.step = 0
         self.seconds = 0.0
         self.best: dict[str, dict[str, Any]] = {}
@@ -139,28 +146,32 @@ class Trainer:
         """The precision that the experiment asks for."""
         return autocast(self.experiment.run.precision, self.world.device)
 
-    def advance(self) -> Tensor:
-        """One training step; its loss, still on the device."""
-        images, labels = next(self.batches)
-        settings = self.experiment
-        factor = rate_factor(settings.schedule, self.step, self.steps)
-        set_rate(self.optimiser, settings.optimiser.learning_rate * factor)
-        loss = self._compute(images, labels)
+    def advance(self) -> Tensor | None:
+        """One training step, and its loss, still on the device; or other work that the method does first, and None."""
+        settings, generator = self.experiment, self.generators["method"]
+        self.training.step = self.step
+        self.training.rate = settings.optimiser.learning_rate * rate_factor(settings.schedule, self.step, self.steps)
+        if self.objective.method.pending():
+            with self.autocast():
+                self.objective.method.work(generator)
+            return None
+        drawn = self.objective.draw(*next(self.batches), generator)
+        set_rate(self.optimiser, self.training.rate)
+        loss = self._compute(*drawn)
         if self.average is not None:
             self.average.update_parameters(self.model)
         self.step += 1
-        if self.step % self.batches.sampler.steps_per_epoch == 0:
-            epoch = self.step // self.batches.sampler.steps_per_epoch
-            self.method.end_epoch(self.model, epoch, self.generators["method"])
         return loss
 
-    def _update(self, images: Tensor, labels: Tensor) -> Tensor:
+    def _update(self, *drawn: Tensor) -> Tensor:
         self.optimiser.zero_grad(set_to_none=True)
         with self.autocast():
-            loss = self.method.training_step(self._forward, images, labels, self.generators["method"])
+            loss: Tensor = self._loss(*drawn)
         self.scaler.scale(loss).backward()
         self.scaler.step(self.optimiser)
         self.scaler.update()
+        with self.autocast():
+            self.objective.after(*drawn)
         return loss.detach()
 
     def tested_model(self) -> nn.Module:
@@ -188,7 +199,9 @@ class Trainer:
             "average": None if self.average is None else self.average.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "scaler": self.scaler.state_dict(),
-            "method": self.method.state_dict(),
+            "method": self.objective.method.state_dict(),
+            "companion": None if self.objective.companion is None else self.objective.companion.state_dict(),
+            "pool": self.pool.state_dict(),
             "sampler": self.batches.sampler.state_dict(),
             "generators": {name: generator.get_state() for name, generator in self.generators.items()},
             "globals": self.world.gather(seeding.global_state()),
@@ -203,8 +216,11 @@ class Trainer:
             self.average.load_state_dict(state["average"])
         restore(self.optimiser, state["optimiser"])
         self.scaler.load_state_dict(state["scaler"])
-        self.method.load_state_dict(state["method"])
-        self.batches.sampler.load_state_dict(state["sampler"])
+        self.objective.method.load_state_dict(state["method"])
+        if self.objective.companion is not None:
+            self.objective.companion.load_state_dict(state["companion"])
+        self.pool.load_state_dict(state["pool"])
+        self.batches.load_state_dict(state["sampler"])
         for name, generator in self.generators.items():
             generator.set_state(state["generators"][name].cpu())
         if len(state["globals"]) == self.world.size:  # else dropout goes on from the seeds of a new start
@@ -216,11 +232,11 @@ class Trainer:
 
 def build_model(experiment: Experiment, benchmark: Benchmark, device: torch.device) -> Network:
     """The experiment's network with its first weights, which depend on the seed alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seeding.derive(experiment.seed, "weights"))
-        section = experiment.model
-        options: dict[str, Any] = dict(section.options)
+    section, (method, _) = experiment.model, experiment.method.make()
+    options: dict[str, Any] = dict(section.options)
+    with seeding.seeded(seeding.derive(experiment.seed, "weights")):
         model = create_model(section.name, section.layer, num_classes=len(benchmark.classes), **options)
+        model = method.adapt(model)
     model = model.to(device)
     if experiment.run.channels_last:
         for parameter in model.parameters():
@@ -267,16 +283,16 @@ def train(
         started = time.perf_counter() - trainer.seconds
         while trainer.step < steps:
             loss = trainer.advance()
-            step = trainer.step
+            step, stepped = trainer.step, loss is not None
             trainer.seconds = time.perf_counter() - started
-            if step % log_every == 0 or step == steps:
+            if loss is not None and (step % log_every == 0 or step == steps):
                 _log(trainer, folder, loss.item())
                 if progress is not None:
                     progress(step, steps, loss.item())
-            if world.leads and (step % look_every == 0 or step == steps):
+            if stepped and world.leads and (step % look_every == 0 or step == steps):
                 folder.log({"step": step, "validation": trainer.look()})
             stop = world.agree(stopped()) if step % log_every == 0 or world.size == 1 else False
-            if step % save_every == 0 or step == steps or stop:
+            if (stepped and (step % save_every == 0 or step == steps)) or stop:
                 state = trainer.state_dict()
                 if world.leads:
                     save_checkpoint(folder.checkpoints, step, state)
@@ -302,7 +318,7 @@ def _log(trainer: Trainer, folder: RunFolder, loss: float) -> None:
         )
     if trainer.world.leads:
         rate = float(trainer.optimiser.param_groups[0]["lr"])
-        epoch = trainer.step // trainer.batches.sampler.steps_per_epoch
+        epoch = trainer.batches.sampler.epoch
         seconds = round(trainer.seconds, 3)
         folder.log({"step": trainer.step, "epoch": epoch, "loss": loss, "learning_rate": rate, "seconds": seconds})
 

@@ -4,31 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, get_type_hints
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from xcnorm.errors import UserError, unknown_name
+from xcnorm.methods.training import Training
+from xcnorm.models import Network
 
 
 @dataclass
 class Method:
     """A way of training a network on one source. Subclasses are dataclasses; their fields are the method's settings.
 
+    The engine calls `adapt` when it builds the network, `begin` before the first step, and then for each step `draw`,
+    `loss` and `after`. Before a step, as long as `pending` says so, it calls `work`, and may save a checkpoint after
+    each call.
+
     Everything random comes from the generator that is handed in, which lives on the CPU: its state is part of a
-    checkpoint, and a seed means the same on every device.
+    checkpoint, and a seed means the same on every device. Where there is no generator, in `adapt` and `begin`, torch's
+    own has been seeded for the purpose.
 
     Attributes:
         name: What users call it; set by `register_method`.
-        capturable: Whether a step does the same work every time and draws nothing, so that a GPU can replay it.
+        capturable: Whether `loss` and `after` do the same work every time, on tensors of the same shapes, without
+            asking the device for a value, so that a GPU can replay it.
         distributed: Why it cannot run in several processes; empty if it can.
+        neutral: Settings with which nothing is left of it but ERM.
+        learns_from_added: Whether batches are drawn from added images too, or from the source's alone.
     """
 
     name: ClassVar[str] = ""
     capturable: ClassVar[bool] = False
     distributed: ClassVar[str] = ""
+    neutral: ClassVar[Mapping[str, Any]] = {}
+    learns_from_added: ClassVar[bool] = True
 
     @classmethod
     def check(cls, options: Mapping[str, Any]) -> None:
@@ -55,7 +67,7 @@ class Method:
         cls(**_tuples(options)).validate()
 
     @classmethod
-    def make(cls, options: Mapping[str, Any]) -> Method:
+    def make(cls, options: Mapping[str, Any]) -> Self:
         """The method with these settings, which were checked before."""
         return cls(**_tuples(options))
 
@@ -66,25 +78,53 @@ class Method:
             UserError: One is out of its range.
         """
 
-    def prepare(self, model: nn.Module) -> None:
-        """Called once before training, with the network on its device."""
+    def adapt(self, network: Network) -> Network:
+        """The network that is trained and tested, made from the one that the experiment names."""
+        return network
 
-    def training_step(self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
-        """The loss of a batch; the engine does the rest.
+    def begin(self, training: Training) -> None:
+        """Called once before training, with the network on its device; a resumed run then calls `load_state_dict`."""
+        self.training = training
+
+    def companion(self) -> nn.Module | None:
+        """What learns beside the network, by the same optimiser, but is not tested; asked for after `begin`."""
+        return None
+
+    def pending(self) -> bool:
+        """Whether there is work to do before the next step."""
+        return False
+
+    def work(self, generator: torch.Generator) -> None:
+        """Do a piece of that work: about as much as a few training steps."""
+
+    def draw(self, images: Tensor, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Everything random about a step: a batch to what `loss` takes.
 
         Args:
-            model: The network in training mode.
             images: ``(N, C, H, W)``, augmented and normalised.
             labels: ``(N,)``, int64.
             generator: Where random numbers come from.
         """
+        return images, labels
+
+    def loss(self, model: Network, *drawn: Tensor) -> Tensor:
+        """The loss of a step; the engine does the rest.
+
+        Args:
+            model: The network in training mode.
+            *drawn: What `draw` made.
+        """
+        images, labels = drawn
         return F.cross_entropy(model(images), labels)
 
-    def end_epoch(self, model: nn.Module, epoch: int, generator: torch.Generator) -> None:
-        """Called after each pass over the training images; epochs count from 1."""
+    def after(self, model: Network, *drawn: Tensor) -> None:
+        """Called when the network's weights have moved, with what `loss` was given."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What must be kept to go on later: tensors, numbers, strings, and dicts and lists of them."""
+        """What must be kept to go on later, besides the companion and the pool, which the engine keeps.
+
+        Tensors, numbers, strings, and dicts and lists of them.
+        """
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -9,17 +9,16 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from xcnorm.errors import UserError
-from xcnorm.methods.method import Method, register_method
-
-_LEAST = 1e-7  # of a mean probability, before its logarithm
+from xcnorm.methods.augmentation import Augmentation
+from xcnorm.methods.method import register_method
 
 
 @register_method("randconv")
 @dataclass
-class RandConv(Method):
+class RandConv(Augmentation):
     """Random convolutions, with a loss that asks three views of an image for one answer.
 
     Attributes:
@@ -38,6 +37,8 @@ class RandConv(Method):
     consistency: float = 10.0
     views: str = "paper"
 
+    neutral = {"identity": 1.0, "consistency": 0.0}  # noqa: RUF012 - a constant of the class
+
     def validate(self) -> None:
         """Look at the values of the settings."""
         if not self.kernels or any(type(size) is not int or size < 1 or size % 2 == 0 for size in self.kernels):
@@ -49,15 +50,13 @@ class RandConv(Method):
         if self.views not in ("paper", "released"):
             raise UserError(f"views of method randconv must be 'paper' or 'released', not {self.views!r}")
 
-    def training_step(self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
-        """Cross-entropy of the first view, and how far the answers to three views lie from their mean."""
+    def views_of(self, images: Tensor, generator: torch.Generator) -> list[Tensor]:
+        """What is seen in place of a batch: one view to learn from, and two more where their answers must agree."""
         first = self.view(images, generator)
         if not self.consistency:
-            return F.cross_entropy(model(first), labels)
+            return [first]
         base = first if self.views == "released" else images
-        views = [first, self.view(base, generator), self.view(base, generator)]
-        logits = [model(view) for view in views]
-        return F.cross_entropy(logits[0], labels) + self.consistency * disagreement(logits)
+        return [first, self.view(base, generator), self.view(base, generator)]
 
     def view(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """The batch through one random convolution, the same for all its images."""
@@ -71,10 +70,3 @@ class RandConv(Method):
             return seen
         share = torch.rand((), generator=generator).item()
         return share * seen + (1 - share) * images
-
-
-def disagreement(logits: list[Tensor]) -> Tensor:
-    """The mean divergence of several answers from their mean, KL(answer || mean), averaged over images."""
-    logs = [F.log_softmax(answer, 1) for answer in logits]
-    mean = torch.stack(logs).exp().mean(0).clamp_min(_LEAST).log()
-    return torch.stack([(log.exp() * (log - mean)).sum(1).mean() for log in logs]).mean()
