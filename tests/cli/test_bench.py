@@ -88,3 +88,17 @@ def test_layers_and_models_need_no_engine():
     code = "import sys, xcnorm.bench.layers, xcnorm.bench.models; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert {"pydantic", "matplotlib", "xcnorm.engine", "xcnorm.data"}.isdisjoint(loaded)
+
+
+def test_methods(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("xcnorm.bench.methods._BEFORE", 2)
+    file = tmp_path / "methods.json"
+    assert main(["bench", "methods", "--quick", "--method", "randconv", "--out", str(file)]) == 0
+    assert "randconv" in capsys.readouterr().out
+    rows = json.loads(file.read_text())["rows"]
+    assert list(rows) == ["erm", "randconv"]
+    assert rows["erm"]["ratio"] == 1
+    assert rows["randconv"]["ratio"] > 1
+    assert rows["randconv"]["estimate"] == 3
+    assert main(["bench", "methods", "--method", "randcnov"]) == 2
+    assert "did you mean 'randconv'" in capsys.readouterr().err

@@ -40,7 +40,7 @@ def measure(device: str, steps: int, repeats: int) -> dict[str, Any]:
             "schedule": {"iterations": steps * (repeats + 1), "batch": BATCH, "shape": "constant", "warmup": 0.0},
         }
     )
-    benchmark = _noise()
+    benchmark = noise()
     trainer = Trainer(experiment, benchmark, World(0, 1, torch.device(device)))
     loops: dict[str, Callable[[], torch.Tensor | None]] = {
         "engine": trainer.advance,
@@ -70,7 +70,7 @@ def measure(device: str, steps: int, repeats: int) -> dict[str, Any]:
     }
 
 
-def _noise() -> Benchmark:
+def noise() -> Benchmark:
     """As many images as digits-mini has; what they show does not matter here."""
     digits = card("digits-mini")
     images = torch.randint(0, 256, (4000, 1, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)

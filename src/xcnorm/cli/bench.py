@@ -162,6 +162,42 @@ def engine(
     )
 
 
+@app.command()
+def methods(
+    device: Device = "cpu",
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer turns, for a first look.")] = False,
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="Measure this one only, beside erm; can be repeated.", show_default=False),
+    ] = None,
+    out: Out = None,
+    json: _output.Json = False,
+) -> None:
+    """Time training steps of every method beside those of ERM."""
+    _check(device)
+    from rich.table import Table
+
+    from xcnorm.bench.methods import measure
+    from xcnorm.methods import list_methods
+
+    chosen = _chosen("method", names, list_methods(), list_methods())
+    progress = _output.progress()
+    result = measure(device, chosen, 3 if quick else 21, lambda line: progress.print(line, soft_wrap=True))
+    if out is not None:
+        out.write_text(json_format.dumps(result) + "\n", encoding="utf-8")
+    if json:
+        _output.print_json(result)
+        return
+    table = Table(title=f"A training step of digits_cnn on {device}, batch 32")
+    for column in ("method", "milliseconds", "times ERM", "by counting passes", "between steps"):
+        table.add_column(column, justify="left" if column == "method" else "right")
+    for name, row in result["rows"].items():
+        pieces, seconds = row["pieces_of_work"], row["seconds_of_work"]
+        work = f"{pieces} x {1e3 * seconds / pieces:.0f} ms" if pieces else ""
+        table.add_row(name, f"{row['milliseconds']:.2f}", f"{row['ratio']:.2f}", f"{row['estimate']:g}", work)
+    _output.results().print(table)
+
+
 def _compare(
     measure: Callable[..., dict[str, Any]],
     device: str,

@@ -33,6 +33,8 @@ class Method:
             asking the device for a value, so that a GPU can replay it.
         distributed: Why it cannot run in several processes; empty if it can.
         neutral: Settings with which nothing is left of it but ERM.
+        cost: About how many times as long as ERM's a step takes, by counting passes through the network; `xcnorm bench
+            methods` sets it beside what it measures.
         learns_from_added: Whether batches are drawn from added images too, or from the source's alone.
     """
 
@@ -40,6 +42,7 @@ class Method:
     capturable: ClassVar[bool] = False
     distributed: ClassVar[str] = ""
     neutral: ClassVar[Mapping[str, Any]] = {}
+    cost: ClassVar[float] = 1.0
     learns_from_added: ClassVar[bool] = True
 
     @classmethod

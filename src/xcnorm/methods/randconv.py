@@ -37,6 +37,7 @@ class RandConv(Augmentation):
     consistency: float = 10.0
     views: str = "paper"
 
+    cost = 3.0
     neutral = {"identity": 1.0, "consistency": 0.0}  # noqa: RUF012 - a constant of the class
 
     def validate(self) -> None:

@@ -81,7 +81,9 @@ def arrange(runs: Sequence[Run], preset: Preset) -> tuple[list[Arm], list[Run]]:
 
 
 def _label(run: Run) -> str:
-    return str(run.config.get("label") or f"{run.config['method']['name']}+{run.config['model']['layer']}")
+    method = run.config["method"]
+    parts = [method["name"], method.get("augment", "none"), run.config["model"]["layer"]]
+    return str(run.config.get("label") or "+".join(part for part in parts if part != "none"))
 
 
 def _distinct(key: str, rivals: Sequence[str], label: str) -> str:
