@@ -23,7 +23,7 @@ class Arm:
 
     Attributes:
         label: Its name.
-        values: What it puts on top of the preset's values.
+        values: Its experiments, but for the seed.
         paper: What the paper reports, in percent, by column.
     """
 
@@ -42,7 +42,6 @@ class Preset:
         kind: How a report draws it; one of `KINDS`.
         seeds: The seeds of every arm.
         columns: The targets of a table, in order; empty for all.
-        base: The values that all arms share, recipe included.
         arms: The rows or curves.
         published: Rows of the paper that have no arm.
     """
@@ -52,7 +51,6 @@ class Preset:
     kind: str
     seeds: tuple[int, ...]
     columns: tuple[str, ...]
-    base: Mapping[str, Any]
     arms: tuple[Arm, ...]
     published: tuple[Mapping[str, Any], ...]
 
@@ -65,7 +63,7 @@ class Preset:
         changes = changes or {}
         seeds = (changes["seed"],) if "seed" in changes else self.seeds
         return [
-            make_experiment(merge(self.base, {"label": arm.label}, arm.values, changes, {"seed": seed}))
+            make_experiment(merge({"label": arm.label}, arm.values, changes, {"seed": seed}))
             for arm in self.arms
             for seed in seeds
         ]
@@ -113,21 +111,18 @@ def load_preset(name: str | Path) -> Preset:
         kind=kind,
         seeds=tuple(values.get("seeds", (0,))),
         columns=tuple(values.get("columns", ())),
-        base=base,
-        arms=tuple(_arm(arm) for arm in values["arms"]),
+        arms=tuple(_arm(arm, base) for arm in values["arms"]),
         published=tuple(values.get("published", ())),
     )
 
 
-def _arm(values: Mapping[str, Any]) -> Arm:
-    """An arm as it stands there; or that of another preset, which stands below what is said here."""
+def _arm(values: Mapping[str, Any], base: Mapping[str, Any]) -> Arm:
+    """What an arm sets, over what all arms share; or over the arm of another preset, in place of both."""
     own = override(values.get("set", {}))
     if "preset" not in values:
-        return Arm(values["label"], own, values.get("paper", {}))
-    other = load_preset(values["preset"])
-    (arm,) = other.arms
-    below = merge(other.base, arm.values)
-    return Arm(values.get("label", arm.label), merge(below, own), values.get("paper", arm.paper))
+        return Arm(values["label"], merge(base, own), values.get("paper", {}))
+    (other,) = load_preset(values["preset"]).arms
+    return Arm(values.get("label", other.label), merge(other.values, own), values.get("paper", other.paper))
 
 
 def _check_arms(values: Mapping[str, Any], name: str) -> None:
@@ -141,9 +136,9 @@ def _check_arms(values: Mapping[str, Any], name: str) -> None:
         if not isinstance(rows, list) or any(not isinstance(row, dict) for row in rows):
             raise UserError(f"preset {name}: {key} must be tables, each under [[{key}]]")
         for row in rows:
-            if not isinstance(row.get("label", row.get("preset") if key == "arms" else None), str):
+            if not isinstance(row.get("label", row.get("preset")), str):
                 raise UserError(f"preset {name}: one of the {key} has no label")
-            if "preset" in row and len(load_preset(row["preset"]).arms) != 1:
+            if key == "arms" and "preset" in row and len(load_preset(row["preset"]).arms) != 1:
                 raise UserError(f"preset {name}: preset {row['preset']!r} has several arms, and cannot be one of them")
             for inner in row:
                 if known is not None and inner not in known:
@@ -151,7 +146,9 @@ def _check_arms(values: Mapping[str, Any], name: str) -> None:
             numbers = row if key == "published" else row.get("paper", {})
             for column, value in numbers.items():
                 if column != "label" and type(value) not in (int, float):
-                    raise UserError(f"preset {name}: {column} of {row.get('label', name)!r} must be a number, not {value!r}")
+                    raise UserError(
+                        f"preset {name}: {column} of {row.get('label', name)!r} must be a number, not {value!r}"
+                    )
 
 
 def load_recipe(name: str, benchmark: str) -> dict[str, Any]:
