@@ -22,16 +22,15 @@ def vectors(seed, size=4):
 
 
 def squared(one, other):
-    return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
+    return (one - other).square().sum()
 
 
 def cosine(one, other):
-    product = sum(a * b for a, b in zip(one, other, strict=True))
-    return product / math.sqrt(squared(one, [0] * len(one)) * squared(other, [0] * len(other)))
+    return ((one @ other) / (one @ one).sqrt() / (other @ other).sqrt()).item()
 
 
 def contrast_by_hand(first, second, labels, temperature):
-    views, kinds = [*first.tolist(), *second.tolist()], [*labels.tolist()] * 2
+    views, kinds = [*first.detach(), *second.detach()], labels.tolist() * 2
     total = 0.0
     for anchor, (view, kind) in enumerate(zip(views, kinds, strict=True)):
         others = [place for place in range(len(views)) if place != anchor]

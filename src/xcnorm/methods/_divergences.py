@@ -80,7 +80,7 @@ def classwise_discrepancy(first: Tensor, second: Tensor, labels: Tensor) -> Tens
     width = (pairs / (members * (members - 1))).clamp_min(_NARROWEST)[:, None]
     kernel = torch.stack([(-distances / (factor * width)).exp() for factor in _WIDTHS]).sum(0)
     sign = torch.ones_like(squares)
-    sign[len(first) :] = -1
+    sign[len(first) :].neg_()
     of_pairs = same * sign[:, None] * sign * kernel
     # A class of n images counts each pair as 1 / n^2; its 2n members make up one class.
     return (of_pairs.sum(1) * 4 / members.square()).sum() / (1 / members).sum()
