@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from xcnorm.methods._divergences import (
+from xcnorm.methods.divergences import (
     classwise_discrepancy,
     dependence_bound,
     gaussian_surprise,

@@ -12,7 +12,7 @@ from tests.methods.test_divergences import contrast_by_hand, discrepancy_by_hand
 from xcnorm.data.pool import Preparation
 from xcnorm.errors import UserError
 from xcnorm.methods import find_method
-from xcnorm.methods._styles import Styles
+from xcnorm.methods.styles import Styles
 
 SMALL = {"mix": 0.8, "rate": 0.05}
 

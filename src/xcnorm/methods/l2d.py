@@ -15,14 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from xcnorm.errors import UserError
-from xcnorm.methods._divergences import (
+from xcnorm.methods.divergences import (
     classwise_discrepancy,
     dependence_bound,
     gaussian_surprise,
     supervised_contrast,
 )
-from xcnorm.methods._styles import Styles
 from xcnorm.methods.method import Method, register_method
+from xcnorm.methods.styles import Styles
 from xcnorm.methods.training import Training
 from xcnorm.models import Network
 from xcnorm.ops.precision import full_precision
@@ -89,6 +89,7 @@ class L2D(Method):
     dependence: float = 0.1
 
     capturable = True
+    cost = 4.0
     distributed = "its losses compare all images of a batch with one another"
     neutral = {"mix": 0.0}  # noqa: RUF012 - a constant of the class
 
