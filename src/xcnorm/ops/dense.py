@@ -1,4 +1,4 @@
-"""The same numbers from ordinary convolutions and box sums, in bounded memory.
+"""The same numbers from ordinary convolutions and sums of one-channel maps, in bounded memory.
 
 NCC is one convolution with centred, unit-norm filters (the patch mean drops out because the filters are centred)
 over a divisor that comes from sums along one-channel maps.
@@ -57,7 +57,7 @@ class Moments(NamedTuple):
 def similarity(
     input: Tensor, weight: Tensor, c: Tensor | None, spec: Correlation, compute_dtype: torch.dtype
 ) -> Similarity:
-    """Similarity from convolutions and box sums; see `xcnorm.ops.similarity`."""
+    """Similarity from convolutions and sums of one-channel maps; see `xcnorm.ops.similarity`."""
     weight = xf.normalise_weight(weight)
     if not spec.kernel:
         return _vectors(input, weight, c, spec, compute_dtype)
@@ -349,7 +349,7 @@ def _sum_to(grad: Tensor, like: Tensor) -> Tensor:
 
 BACKEND = Backend(
     name="dense",
-    summary="convolutions and box sums, bounded memory; the default",
+    summary="convolutions and sums of one-channel maps, bounded memory; on every device",
     priority=10,
     similarity=similarity,
 )

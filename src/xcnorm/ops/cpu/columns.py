@@ -39,9 +39,7 @@ class Columns(torch.autograd.Function):
             t, values = cut[: _count(block)], bent[: _count(block)]
             patches.cut(block, t)
             _bend(t, values, values, spec.robust)
-            matrices = patches.matrices(values)
-            for image, group in itertools.product(range(_count(block)), range(spec.groups)):
-                torch.mm(patches.filters[group], matrices[image, group], out=products[block.start + image, group])
+            patches.multiply(values, products[block])
             energy[block] = values.pow_(2).sum((2, *patches.kernel_axes))
         ctx.spec = spec
         ctx.save_for_backward(input, level, weight, mean, rate)
@@ -75,12 +73,7 @@ class Columns(torch.autograd.Function):
             t, values, bell, grad = (buffer[: _count(block)] for buffer in (cut, bent, bells, columns))
             patches.cut(block, t)
             _bend(t, values, bell, spec.robust)
-            matrices, grad_matrices = patches.matrices(values), patches.matrices(grad)
-            for image, group in itertools.product(range(_count(block)), range(spec.groups)):
-                product = of_products[block.start + image, group]
-                grad_filters[group].addmm_(product, matrices[image, group].mT)
-                if of_input or of_rate:
-                    torch.mm(patches.filters[group].mT, product, out=grad_matrices[image, group])
+            patches.multiply_back(of_products[block], values, grad_filters, grad if of_input or of_rate else None)
             if not (of_input or of_rate):
                 continue
             grad.addcmul_(values, patches.beside(of_energy[block]))
@@ -111,9 +104,11 @@ class _Patches:
         self._weight_shape = weight.shape
         channels, rank = weight.shape[1], len(spec.kernel)
         self.kernel_axes = tuple(range(3, 3 + rank))
-        self._inner_channels = is_channels_last(input) or (
-            math.prod(spec.kernel) > 1 and self._positions[-1] < min(_SHORT, channels)
-        )
+        # Patches of one position are one copy either way: there it pays only for the sake of the joint matrix.
+        short = _SHORT if math.prod(spec.kernel) > 1 else _SHORT // 2
+        self._inner_channels = is_channels_last(input) or self._positions[-1] < min(short, channels)
+        # With the channels last, the patches of all images are rows of one matrix: products of a few columns are slow.
+        self._joint = self._inner_channels and spec.groups == 1
         filters = weight.movedim(1, -1) if self._inner_channels else weight
         self.filters = filters.flatten(1).unflatten(0, (spec.groups, -1)).contiguous()
         self._shape = (spec.groups, channels, *spec.kernel, *self._positions)
@@ -132,7 +127,34 @@ class _Patches:
         buffer = self._input.new_empty(images, groups, *self._positions, *self._spec.kernel, channels)
         return buffer.movedim(-1, 2).movedim(tuple(range(3, 3 + rank)), tuple(range(3 + rank, 3 + 2 * rank)))
 
-    def matrices(self, patches: Tensor) -> Tensor:
+    def multiply(self, patches: Tensor, products: Tensor) -> None:
+        """Products of a block's patches with the filters, into ``(images, groups, C_out / groups, positions)``."""
+        matrices = self._matrices(patches)
+        if self._joint:
+            products.copy_((_rows(matrices) @ self.filters[0].mT).view_as(products.mT).mT)
+            return
+        for image, group in itertools.product(*map(range, matrices.shape[:2])):
+            torch.mm(self.filters[group], matrices[image, group], out=products[image, group])
+
+    def multiply_back(
+        self, of_products: Tensor, patches: Tensor, grad_filters: Tensor, grad_patches: Tensor | None
+    ) -> None:
+        """From the gradient of the products: add that of the filters, and write that of the patches."""
+        matrices = self._matrices(patches)
+        grad_matrices = None if grad_patches is None else self._matrices(grad_patches)
+        if self._joint:
+            of_rows = _rows(of_products)
+            grad_filters[0].addmm_(of_rows.mT, _rows(matrices))
+            if grad_matrices is not None:
+                torch.mm(of_rows, self.filters[0], out=_rows(grad_matrices))
+            return
+        for image, group in itertools.product(*map(range, matrices.shape[:2])):
+            product = of_products[image, group]
+            grad_filters[group].addmm_(product, matrices[image, group].mT)
+            if grad_matrices is not None:
+                torch.mm(self.filters[group].mT, product, out=grad_matrices[image, group])
+
+    def _matrices(self, patches: Tensor) -> Tensor:
         """Patches as columns: ``(images, groups, values, positions)``, the values in the order of ``filters``."""
         rank = len(self._positions)
         if not self._inner_channels:
@@ -179,6 +201,11 @@ class _Patches:
 
 def _count(block: slice) -> int:
     return block.stop - block.start
+
+
+def _rows(matrices: Tensor) -> Tensor:
+    """``(images, 1, values, positions)`` as ``(images * positions, values)``; a view if the values come last."""
+    return matrices[:, 0].mT.flatten(0, 1)
 
 
 def _of_images(maps: Tensor, block: slice) -> Tensor:
