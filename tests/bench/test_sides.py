@@ -21,7 +21,7 @@ def break_backends(monkeypatch, wrong):
             right = backend.similarity(*arguments)
             return right._replace(value=wrong(right.value))
 
-        return backend if backend.name == "reference" else replace(backend, similarity=similarity)
+        return backend if backend.name == "reference" else replace(backend, similarity=similarity, respond=None)
 
     monkeypatch.setattr(dispatch, "_BACKENDS", tuple(map(broken, dispatch.backends())))
 

@@ -18,10 +18,13 @@ def layer():
 IMAGE = torch.randn(1, 2, 5, 5)
 
 
-def test_dense_is_the_default(layer):
+def test_defaults_on_a_cpu(layer):
     explanation = ops.explain(layer, IMAGE)
-    assert explanation.backend == "dense"
+    assert explanation.backend == "cpu"
     assert "highest priority" in str(explanation)
+    explanation = ops.explain(layer.double(), IMAGE.double())
+    assert explanation.backend == "dense"
+    assert "not cpu: it computes in float32" in str(explanation)
 
 
 def test_environment_chooses(layer, monkeypatch):
@@ -46,9 +49,9 @@ def test_the_chosen_backend_is_the_one_that_runs(layer, monkeypatch):
     original = next(b for b in ops.backends() if b.name == "dense")
     spied = dataclasses.replace(original, similarity=spy)
     monkeypatch.setattr(dispatch, "_BACKENDS", tuple(spied if b is original else b for b in ops.backends()))
-    layer(IMAGE)
+    layer.double()(IMAGE.double())
     monkeypatch.setenv("XCNORM_BACKEND", "reference")
-    layer(IMAGE)
+    layer(IMAGE.double())
     assert ran == ["dense"]
 
 
@@ -65,7 +68,7 @@ def test_a_backend_that_cannot_is_passed_over_with_its_reason(layer, monkeypatch
     broken = dataclasses.replace(ops.backends()[-1], name="broken", priority=98, unavailable=lambda: "no such device")
     monkeypatch.setattr(dispatch, "_BACKENDS", (picky, broken, *ops.backends()))
     explanation = ops.explain(layer, IMAGE)
-    assert explanation.backend == "dense"
+    assert explanation.backend == "cpu"
     assert "not picky: only likes 7x7 kernels" in explanation.reason
     assert "not broken: no such device" in explanation.reason
     with pytest.raises(ValueError, match="backend='picky' cannot run this layer: only likes 7x7 kernels"):

@@ -18,7 +18,7 @@ EPS = 1e-5
 """Default floor on the variance of a patch, for inputs of about unit range."""
 
 # A floor on ||w - mu_w||^2. It only matters for a filter that is exactly constant.
-_WEIGHT_FLOOR = 1e-16
+WEIGHT_FLOOR = 1e-16
 
 
 def linear_unit(patches: Tensor, weight: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def normalise_weight(weight: Tensor) -> Tensor:
     """
     flat = weight.flatten(1)
     centred = flat - flat.mean(1, keepdim=True)
-    norm = (centred.square().sum(1, keepdim=True) + _WEIGHT_FLOOR).sqrt()
+    norm = (centred.square().sum(1, keepdim=True) + WEIGHT_FLOOR).sqrt()
     return (centred / norm).view_as(weight)
 
 

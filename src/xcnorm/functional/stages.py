@@ -6,7 +6,8 @@ Maps have the channel on axis 1, ``(N, C, *positions)``; a dense layer has no po
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,7 @@ Statistics = Literal["batch", "instance"]
 
 # Below this a similarity counts as zero: the power's slope tau x^(tau - 1) grows without bound towards 0 for
 # tau < 1, and x^tau log(x), the slope in tau, is 0 * inf there.
-_SHARPEN_FLOOR = 1e-6
+SHARPEN_FLOOR = 1e-6
 
 
 def rectify(similarity: Tensor, how: Rectify = "relu") -> Tensor:
@@ -66,11 +67,8 @@ def sharpen(similarity: Tensor, tau: Tensor | float) -> Tensor:
         >>> sharpen(torch.tensor([0.0, 0.5, 1.0]), 2.0)
         tensor([0.0000, 0.2500, 1.0000])
     """
-    magnitude = similarity.abs()
-    alive = magnitude > _SHARPEN_FLOOR
-    # Dead values are replaced before the power, not after it: a zero times an infinite slope is NaN.
-    power = torch.where(alive, magnitude, 1.0) ** tau
-    return torch.where(alive, similarity.sign() * power, 0.0)
+    sharpened: Tensor = _Sharpen.apply(similarity, tau)  # type: ignore[no-untyped-call]
+    return sharpened
 
 
 def gain(similarity: Tensor, factor: Tensor) -> Tensor:
@@ -171,5 +169,65 @@ def channel_norm(similarity: Tensor, statistics: Statistics = "batch", eps: floa
     if statistics == "instance" and similarity.shape[2:].numel() == 1:
         raise ValueError("instance statistics of a single position are undefined; use statistics='batch'")
     pooled = [0, *positions] if statistics == "batch" else positions
-    centred = similarity - similarity.mean(pooled, keepdim=True)
-    return centred / (centred.square().mean(pooled, keepdim=True) + eps).sqrt()
+    standardised: Tensor = _Standardise.apply(similarity, pooled, eps)[0]  # type: ignore[no-untyped-call]
+    return standardised
+
+
+class _Sharpen(torch.autograd.Function):
+    """``sign(u) |u|^tau`` as a power of two, which on a CPU takes half the time of any other."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(similarity: Tensor, tau: Tensor | float) -> Tensor:
+        """The logarithm of a dead value becomes minus infinity, and two to that is zero."""
+        # Not zero before the logarithm: on a CPU that takes ten times as long.
+        logarithm = similarity.abs().clamp_min(SHARPEN_FLOOR / 2).log2()
+        return (F.threshold(logarithm, math.log2(SHARPEN_FLOOR), -math.inf) * tau).exp2().copysign(similarity)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keep input and output; the logarithm is taken again."""
+        similarity, tau = inputs
+        ctx.tau = None if isinstance(tau, Tensor) else tau
+        ctx.save_for_backward(similarity, output, *([tau] if isinstance(tau, Tensor) else []))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, Tensor | None]:
+        """Slopes ``tau |y| / |u|`` and ``y log |u|``; both are zero where the value is dead, because ``y`` is."""
+        similarity, output, *tensors = ctx.saved_tensors
+        tau = tensors[0] if tensors else ctx.tau
+        magnitude = similarity.abs().clamp_min(SHARPEN_FLOOR)
+        grad_tau = None
+        if ctx.needs_input_grad[1]:
+            grad_tau = (grads[0] * output * magnitude.log()).sum_to_size(tau.shape)
+        return grads[0] * (output.abs() / magnitude) * tau, grad_tau
+
+
+class _Standardise(torch.autograd.Function):
+    """Mean zero and deviation one along some axes, and one over the deviation."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(values: Tensor, axes: list[int], eps: float) -> tuple[Tensor, Tensor]:
+        """Standardised values, and one over their deviation."""
+        centred = values - values.mean(axes, keepdim=True)
+        rate = (centred.square().mean(axes, keepdim=True) + eps).rsqrt()
+        return centred.mul_(rate), rate
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        """Both outputs are all the backward needs."""
+        ctx.axes = inputs[1]
+        ctx.save_for_backward(*output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        """Gradient of the values; that of the rate is there for second derivatives."""
+        standardised, rate = ctx.saved_tensors
+        grad, grad_rate = grads
+        share = grad_rate * rate * (rate.numel() / standardised.numel())
+        along = (grad * standardised).mean(ctx.axes, keepdim=True) + share
+        grad = torch.addcmul(grad - grad.mean(ctx.axes, keepdim=True), standardised, along, value=-1)
+        return grad.mul_(rate), None, None

@@ -142,7 +142,7 @@ class Stages(nn.Module):
         """The stages as a fused backend takes them; None if it has to leave them to `forward`.
 
         A backend pools positions and, in one process, images; it cannot speak to other processes as a synchronised
-        norm does, nor pool channels. What has no statistics, or is refused for that, is left to the norm itself.
+        norm may, nor pool channels. What has no statistics, or is refused for that, is left to the norm itself.
 
         Args:
             images: Of the batch.
@@ -155,7 +155,7 @@ class Stages(nn.Module):
             statistics = "none"
         elif type(norm) is InstanceNorm:
             statistics, eps = "instance", norm.eps
-        elif type(norm) in (nn.BatchNorm1d, nn.BatchNorm2d):
+        elif type(norm) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d) or not getattr(norm, "communicates", True):
             assert isinstance(norm, _BatchNorm)
             statistics, eps = "batch", norm.eps
             if not norm.training and norm.running_mean is not None and norm.running_var is not None:

@@ -73,9 +73,14 @@ class SyncBatchNorm(_BatchNorm):
     weight: nn.Parameter | None  # type: ignore[assignment]
     bias: nn.Parameter | None  # type: ignore[assignment]
 
+    @property
+    def communicates(self) -> bool:
+        """Whether a batch's statistics are taken together with other processes."""
+        return self.training and _several_processes()
+
     def forward(self, input: Tensor) -> Tensor:
         """Normalise every channel, in the input's dtype; statistics are taken in float32 or better."""
-        if not self.training or not _several_processes():
+        if not self.communicates:
             return super().forward(input)
         self._check_input_dim(input)
         mean, variance, count = _moments_of_all(input.detach())

@@ -126,7 +126,7 @@ def explain(layer: Any, input: Tensor) -> Explanation:
     Example:
         >>> import torch, xcnorm
         >>> explain(xcnorm.XCNormConv2d(3, 8, 3), torch.zeros(1, 3, 8, 8)).backend
-        'dense'
+        'cpu'
     """
     if not hasattr(layer, "correlation"):
         raise TypeError(f"layer must be an XCNorm layer, got {type(layer).__name__}")

@@ -1,0 +1,240 @@
+"""Robust NCC from columns: the patches of a few images at a time, bent by phi and multiplied with the filters."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import xcnorm.functional as xf
+from xcnorm.ops import dense
+from xcnorm.ops.correlation import Correlation
+from xcnorm.ops.cpu.blocks import blocks
+from xcnorm.ops.cpu.padding import is_channels_last, new_maps, new_padded, padded, unpadded_gradient
+from xcnorm.ops.cpu.twice import through_formula
+from xcnorm.ops.precision import full_precision
+
+_BELL = -0.5 / math.log(2)
+
+# Rows of fewer positions than this are copied faster channel by channel.
+_SHORT = 16
+
+
+class Columns(torch.autograd.Function):
+    """Numerator and energy of `dense.RobustMaps.quotient`; the backward cuts and bends the patches anew."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, input: Tensor, level: Tensor, weight: Tensor, mean: Tensor, rate: Tensor, spec: Correlation
+    ) -> tuple[Tensor, Tensor]:
+        """``(N, C_out, *positions)`` and ``(N, groups, *positions)``."""
+        patches = _Patches(input, level, weight, mean, rate, spec)
+        total, energy = (new_maps(input, channels, mean.shape[3:]) for channels in (weight.shape[0], spec.groups))
+        products = patches.products(total)
+        cut, bent = patches.buffer(), patches.buffer()
+        for block in patches.blocks:
+            t, values = cut[: _count(block)], bent[: _count(block)]
+            patches.cut(block, t)
+            _bend(t, values, values, spec.robust)
+            patches.multiply(values, products[block])
+            energy[block] = values.pow_(2).sum((2, *patches.kernel_axes))
+        ctx.spec = spec
+        ctx.save_for_backward(input, level, weight, mean, rate)
+        return total, energy
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        """Gradients of input, weight, mean and rate."""
+        spec: Correlation = ctx.spec
+        if torch.is_grad_enabled():
+
+            def formula(input: Tensor, level: Tensor, weight: Tensor, mean: Tensor, rate: Tensor) -> Any:
+                return dense.by_offsets(dense.padded(input, level, spec), weight, mean, rate, spec, input.dtype)
+
+            return *through_formula(formula, ctx.saved_tensors, grads), None
+
+        with full_precision(grads[0].device):
+            return Columns._gradients(ctx, *grads)
+
+    @staticmethod
+    def _gradients(ctx: Any, of_total: Tensor, of_energy: Tensor) -> tuple[Tensor | None, ...]:
+        input, level, weight, mean, rate = ctx.saved_tensors
+        spec: Correlation = ctx.spec
+        of_input, _, _, _, of_rate, _ = ctx.needs_input_grad
+        patches = _Patches(input, level, weight, mean, rate, spec)
+        of_products, of_energy = patches.products(of_total), of_energy.unsqueeze(2) * 2
+        grad_input, grad_mean, grad_rate = torch.empty_like(input), torch.empty_like(mean), torch.zeros_like(rate)
+        grad_filters = torch.zeros_like(patches.filters)
+        cut, bent, bells, columns = (patches.buffer() for _ in range(4))
+        for block in patches.blocks:
+            t, values, bell, grad = (buffer[: _count(block)] for buffer in (cut, bent, bells, columns))
+            patches.cut(block, t)
+            _bend(t, values, bell, spec.robust)
+            patches.multiply_back(of_products[block], values, grad_filters, grad if of_input or of_rate else None)
+            if not (of_input or of_rate):
+                continue
+            grad.addcmul_(values, patches.beside(of_energy[block]))
+            _multiply_slope(grad, t, values, bell, spec.robust)
+            local_rate = _of_images(rate, block)
+            if of_rate:
+                pull = torch.mul(grad, t, out=values).sum(patches.kernel_axes)
+                _of_images(grad_rate, block).add_(pull.sum_to_size(local_rate.shape) / local_rate)
+            grad.mul_(patches.beside(local_rate))
+            grad_mean[block] = -grad.sum(patches.kernel_axes).sum_to_size(mean[block].shape)
+            if of_input:
+                grad_input[block] = patches.pasted(block, grad)
+        return grad_input if of_input else None, None, patches.like_weight(grad_filters), grad_mean, grad_rate, None
+
+
+class _Patches:
+    """The patches of an input, cut and scaled a block at a time.
+
+    A buffer of patches looks like ``(images, groups, channels, *kernel, *positions)``. In memory either the positions
+    or the channels come last, whichever makes the longer runs.
+    """
+
+    def __init__(
+        self, input: Tensor, level: Tensor, weight: Tensor, mean: Tensor, rate: Tensor, spec: Correlation
+    ) -> None:
+        self._input, self._level, self._mean, self._rate, self._spec = input, level, mean, rate, spec
+        self._positions = mean.shape[3:]
+        self._weight_shape = weight.shape
+        channels, rank = weight.shape[1], len(spec.kernel)
+        self.kernel_axes = tuple(range(3, 3 + rank))
+        # Patches of one position are one copy either way: there it pays only for the sake of the joint matrix.
+        short = _SHORT if math.prod(spec.kernel) > 1 else _SHORT // 2
+        self._inner_channels = is_channels_last(input) or self._positions[-1] < min(short, channels)
+        # With the channels last, the patches of all images are rows of one matrix: products of a few columns are slow.
+        self._joint = self._inner_channels and spec.groups == 1
+        filters = weight.movedim(1, -1) if self._inner_channels else weight
+        self.filters = filters.flatten(1).unflatten(0, (spec.groups, -1)).contiguous()
+        self._shape = (spec.groups, channels, *spec.kernel, *self._positions)
+        self.blocks = list(blocks(input.shape[0], math.prod(self._shape)))
+
+    def products(self, maps: Tensor) -> Tensor:
+        """``(N, C_out, *positions)`` as matrices ``(N, groups, C_out / groups, positions)``."""
+        return maps.unflatten(1, (self._spec.groups, -1)).flatten(3)
+
+    def buffer(self) -> Tensor:
+        """Room for the patches of the largest block."""
+        images, rank = _count(self.blocks[0]), len(self._positions)
+        if not self._inner_channels:
+            return self._input.new_empty(images, *self._shape)
+        groups, channels = self._shape[:2]
+        buffer = self._input.new_empty(images, groups, *self._positions, *self._spec.kernel, channels)
+        return buffer.movedim(-1, 2).movedim(tuple(range(3, 3 + rank)), tuple(range(3 + rank, 3 + 2 * rank)))
+
+    def multiply(self, patches: Tensor, products: Tensor) -> None:
+        """Products of a block's patches with the filters, into ``(images, groups, C_out / groups, positions)``."""
+        matrices = self._matrices(patches)
+        if self._joint:
+            products.copy_((_rows(matrices) @ self.filters[0].mT).view_as(products.mT).mT)
+            return
+        for image, group in itertools.product(*map(range, matrices.shape[:2])):
+            torch.mm(self.filters[group], matrices[image, group], out=products[image, group])
+
+    def multiply_back(
+        self, of_products: Tensor, patches: Tensor, grad_filters: Tensor, grad_patches: Tensor | None
+    ) -> None:
+        """From the gradient of the products: add that of the filters, and write that of the patches."""
+        matrices = self._matrices(patches)
+        grad_matrices = None if grad_patches is None else self._matrices(grad_patches)
+        if self._joint:
+            of_rows = _rows(of_products)
+            grad_filters[0].addmm_(of_rows.mT, _rows(matrices))
+            if grad_matrices is not None:
+                torch.mm(of_rows, self.filters[0], out=_rows(grad_matrices))
+            return
+        for image, group in itertools.product(*map(range, matrices.shape[:2])):
+            product = of_products[image, group]
+            grad_filters[group].addmm_(product, matrices[image, group].mT)
+            if grad_matrices is not None:
+                torch.mm(self.filters[group].mT, product, out=grad_matrices[image, group])
+
+    def _matrices(self, patches: Tensor) -> Tensor:
+        """Patches as columns: ``(images, groups, values, positions)``, the values in the order of ``filters``."""
+        rank = len(self._positions)
+        if not self._inner_channels:
+            return patches.flatten(2, 2 + rank).flatten(3)
+        rows = patches.movedim(tuple(range(3 + rank, 3 + 2 * rank)), tuple(range(3, 3 + rank))).movedim(2, -1)
+        return rows.flatten(2, 1 + rank).flatten(3).mT
+
+    def beside(self, maps: Tensor) -> Tensor:
+        """``(images, groups, channels or 1, *positions)``, to be broadcast to patches."""
+        return maps[(slice(None), slice(None), slice(None), *(None for _ in self.kernel_axes))]
+
+    def cut(self, block: slice, out: Tensor) -> None:
+        """Centred and scaled patches of a block of images."""
+        values = padded(self._input[block], self._level[block], self._spec, channels_last=self._inner_channels)
+        torch.sub(self._windows(values), self.beside(self._mean[block]), out=out)
+        out.mul_(self.beside(_of_images(self._rate, block)))
+
+    def pasted(self, block: slice, grad: Tensor) -> Tensor:
+        """The gradient of a block of the input, from that of its patches."""
+        canvas = new_padded(self._input[block], self._spec, channels_last=self._inner_channels).zero_()
+        windows = self._windows(canvas)
+        for offset in itertools.product(*map(range, self._spec.kernel)):
+            at: Any = (slice(None), slice(None), slice(None), *offset)
+            windows[at].add_(grad[at])
+        return unpadded_gradient(canvas, self._spec)
+
+    def like_weight(self, filters: Tensor) -> Tensor:
+        """From the order of ``filters`` to the weight's."""
+        if not self._inner_channels:
+            return filters.view(self._weight_shape)
+        shape = (self._weight_shape[0], *self._weight_shape[2:], self._weight_shape[1])
+        return filters.view(shape).movedim(-1, 1).contiguous()
+
+    def _windows(self, values: Tensor) -> Tensor:
+        """A view of padded values as patches."""
+        windows = values.unflatten(1, (self._spec.groups, -1))
+        for axis, (kernel, stride, dilation) in enumerate(
+            zip(self._spec.kernel, self._spec.stride, self._spec.dilation, strict=True), start=3
+        ):
+            windows = windows.unfold(axis, dilation * (kernel - 1) + 1, stride)[..., ::dilation]
+        rank = len(self._positions)
+        return windows.movedim(tuple(range(3 + rank, 3 + 2 * rank)), tuple(range(3, 3 + rank)))
+
+
+def _count(block: slice) -> int:
+    return block.stop - block.start
+
+
+def _rows(matrices: Tensor) -> Tensor:
+    """``(images, 1, values, positions)`` as ``(images * positions, values)``; a view if the values come last."""
+    return matrices[:, 0].mT.flatten(0, 1)
+
+
+def _of_images(maps: Tensor, block: slice) -> Tensor:
+    """A block of maps that may be the same for all images."""
+    return maps if maps.shape[0] == 1 else maps[block]
+
+
+def _bend(t: Tensor, values: Tensor, bell: Tensor, robust: str | None) -> None:
+    """``h(t)`` into ``values``; ``bell`` may be the same buffer, or keeps what the slope needs."""
+    if robust is None:
+        values.copy_(t)
+    elif robust == "welsch":
+        torch.mul(t, t, out=values).mul_(-0.5).expm1_().neg_()
+    elif robust == "welsch_influence":
+        # On a CPU a power of two takes a third of the time of an exponential.
+        torch.mul(t, t, out=bell).mul_(_BELL).exp2_()
+        torch.mul(bell, t, out=values)
+    else:
+        values.copy_(xf.ROBUST_FUNCTIONS[robust].shape(t))
+
+
+def _multiply_slope(grad: Tensor, t: Tensor, values: Tensor, bell: Tensor, robust: str | None) -> None:
+    """Multiply a gradient by ``h'(t)``, after `_bend`."""
+    if robust is None:
+        return
+    if robust == "welsch":
+        torch.addcmul(t, t, values, value=-1, out=bell)
+    elif robust == "welsch_influence":
+        bell.addcmul_(t, values, value=-1)
+    else:
+        bell.copy_(xf.ROBUST_FUNCTIONS[robust].slope(t))
+    grad.mul_(bell)

@@ -1,0 +1,66 @@
+"""The numerator of NCC and the moments of its positions, from one function with one backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from xcnorm.ops import dense
+from xcnorm.ops.correlation import Correlation
+from xcnorm.ops.cpu.moments import channel_moments, moments_gradient
+from xcnorm.ops.cpu.padding import inside, padded, unpadded_gradient
+from xcnorm.ops.cpu.twice import through_formula
+from xcnorm.ops.precision import full_precision
+from xcnorm.ops.product import product
+
+
+class Convolution(torch.autograd.Function):
+    """Product of an input's patches with filters, and the moments of its channels at every position.
+
+    The padded copy of the input is made again in the backward instead of being kept.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, level: Tensor, weight: Tensor, spec: Correlation) -> tuple[Tensor, ...]:
+        """Product ``(N, C_out, *positions)``; mean and variance ``(N, groups, *sizes)``, the level subtracted."""
+        moments = channel_moments(input, level)
+        total = product(padded(input, level, spec), weight, spec, input.dtype)
+        ctx.spec = spec
+        ctx.save_for_backward(input, level, weight, moments.mean)
+        if not ctx.needs_input_grad[0]:
+            ctx.mark_non_differentiable(*moments)
+        return total, *moments
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        """Gradients of input and weight."""
+        input, level, weight, mean = ctx.saved_tensors
+        spec: Correlation = ctx.spec
+        if torch.is_grad_enabled():
+
+            def formula(input: Tensor, level: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+                total = product(dense.padded(input, level, spec), weight, spec, input.dtype)
+                return total, *dense.channel_moments(input, level)
+
+            return *through_formula(formula, (input, level, weight), grads), None
+
+        of_product, of_mean, of_variance = grads
+        values = padded(input, level, spec)
+        none = [0] * len(spec.kernel)
+        with full_precision(input.device):
+            grad, grad_weight, _ = torch.ops.aten.convolution_backward(
+                of_product, values, weight, None, spec.stride, none, spec.dilation,
+                False, none, spec.groups, (ctx.needs_input_grad[0], ctx.needs_input_grad[2], False),
+            )  # fmt: skip
+        if not ctx.needs_input_grad[0]:
+            return None, None, grad_weight, None
+        grad_input = torch.empty_like(input)
+        of_products, values, total = (
+            maps.unflatten(1, (spec.groups, -1))
+            for maps in (unpadded_gradient(grad, spec), inside(values, spec), grad_input)
+        )
+        slope, offset = moments_gradient(of_mean, of_variance, mean, values.shape[2])
+        torch.addcmul(of_products, values, slope, out=total).add_(offset)
+        return grad_input, None, grad_weight, None

@@ -1,0 +1,330 @@
+"""Everything after the correlation, in place, a block of images at a time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+import xcnorm.functional as xf
+from xcnorm.functional.stages import SHARPEN_FLOOR
+from xcnorm.ops import dense
+from xcnorm.ops.cpu.blocks import blocks
+from xcnorm.ops.cpu.twice import through_formula
+
+_DEAD = math.log2(SHARPEN_FLOOR)
+_NEVER = -1e4  # two to the power of it, times any tau, is zero
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to do; see `xcnorm.ops.Finish`."""
+
+    rectify: str
+    gain_after: bool
+    statistics: str
+    eps: float
+
+
+class Finishing(torch.autograd.Function):
+    """From the numerator of the similarity to the output of a layer; arguments as `_Stages` takes them.
+
+    With ``s = product * rate`` and ``u = |s|^tau * factor``, the gradient of all that multiplies is a sum of
+    ``q = u du``: ``q / s`` for s, ``q log s`` for tau, ``q / factor`` for the factor. So ``product`` is the only large
+    tensor the backward needs; it takes the logarithm anew. The gain goes with the channel norm.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, options: Options, *inputs: Any) -> tuple[Tensor, ...]:
+        """Output, and mean and variance of each channel, ``(C,)``, where the norm pools the batch."""
+        stages = _Stages(options, *inputs)
+        output = torch.empty_like(inputs[0])
+        means, variances, norm = stages.run(output)
+        ctx.options = options
+        ctx.save_for_backward(*inputs, means, variances)
+        measured = [output.new_empty(0), output.new_empty(0)]
+        if options.statistics == "batch":
+            measured = [(norm.mean * stages.before).flatten(), (norm.variance * stages.before.square()).flatten()]
+        ctx.mark_non_differentiable(*measured)
+        return output, *measured
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        """Gradients of product, rate, factor, tau and gain."""
+        *inputs, means, variances = ctx.saved_tensors
+        options: Options = ctx.options
+        if torch.is_grad_enabled():
+            return None, *through_formula(lambda *tensors: [_formula(options, *tensors)], inputs, grads[:1])
+
+        product, rate, factor, tau, gain, *_ = inputs
+        stages = _Stages(options, *inputs)
+        output_grad, positions = stages.grouped(grads[0]), stages.positions
+        product_grad = torch.empty_like(product)
+        rate_grad, factor_grad = (
+            torch.empty_like(map) if needed else None
+            for map, needed in zip((rate, factor), ctx.needs_input_grad[2:4], strict=True)
+        )
+        bases, responses, scratch = stages.grouped(product_grad), stages.scratch(), stages.scratch()
+        sums, pulls, logs = stages.per_image(), stages.per_image(), stages.per_image()
+        gain_grad = torch.zeros_like(stages.before)
+        for pool in stages.pools:
+            for block in pool:
+                grad, base = output_grad[block], bases[block]
+                response, other = responses[: len(grad)], scratch[: len(grad)]
+                stages.base(block, base)
+                stages.response(block, base, response)
+                sums[block] = grad.sum(positions, keepdim=True)
+                pulls[block] = torch.mul(grad, response, out=other).sum(positions, keepdim=True)
+            norm = stages.norm(pool, means, variances)
+            level, along, of_gain = stages.through_norm(pool, norm, sums, pulls)
+            gain_grad += of_gain
+            for block in pool:
+                grad, base = output_grad[block], bases[block]
+                response, other = responses[: len(grad)], scratch[: len(grad)]
+                if len(pool) > 1:
+                    stages.response(block, base, response)
+                if stages.measures:
+                    grad = torch.sub(grad, torch.mul(response, along, out=other), out=other).sub_(level)
+                grad = torch.mul(grad, norm.slope, out=other)
+                pull = response.mul_(grad)
+                if factor_grad is not None:
+                    factor_grad[block] = pull.sum(2)
+                if stages.tau is not None:
+                    logs[block] = torch.mul(pull, base, out=other).sum(positions, keepdim=True)
+                    pull.mul_(stages.tau)
+                if rate_grad is not None:
+                    rate_grad[block] = pull.sum(2)
+                stages.product_gradient(block, grad, pull, base)
+        return (
+            None,
+            product_grad,
+            None if rate_grad is None else rate_grad.div_(rate),
+            None if factor_grad is None else factor_grad.div_(factor),
+            None if tau is None else _summed(logs * math.log(2), tau),
+            None if gain is None else _summed(gain_grad, gain),
+            None,
+            None,
+        )
+
+
+class _Norm(NamedTuple):
+    """Channel norm and gain, ``u * slope + shift``; every part ``(images or 1, groups, C / groups, 1, ...)``.
+
+    Attributes:
+        mean: Of u.
+        variance: Of u; with given statistics, both are those of u times the gain.
+        inverse: One over the deviation.
+        inner: Slope of the norm alone, a gain before it included.
+        centre: What the norm alone subtracts.
+        slope: Of norm and gain.
+        shift: Of norm and gain.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    inverse: Tensor
+    inner: Tensor
+    centre: Tensor
+    slope: Tensor
+    shift: Tensor
+
+
+class _Stages:
+    """The stages on blocks of images, which are ``(images, groups, C / groups, *positions)``.
+
+    Args:
+        options: What to do.
+        product: Numerator of the similarity, ``(N, C, *positions)``.
+        rate: One over its divisor, ``(N, groups, *positions)``.
+        factor: Of the attention mask, same shape.
+        tau: One exponent, or one per channel.
+        gain: ``(C,)``.
+        mean: ``(C,)``, if the norm has its statistics given.
+        variance: The same.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        product: Tensor,
+        rate: Tensor,
+        factor: Tensor | None,
+        tau: Tensor | None,
+        gain: Tensor | None,
+        mean: Tensor | None,
+        variance: Tensor | None,
+    ) -> None:
+        self._options = options
+        self._rate, self._factor = rate.unsqueeze(2), None if factor is None else factor.unsqueeze(2)
+        self._whole, self._product = product, self.grouped(product)
+        self.positions = list(range(3, self._product.ndim))
+        self.tau = None if tau is None else tau if tau.numel() == 1 else self._per_channel(tau)
+        ones = product.new_ones(product.shape[1])
+        before, after = (None, gain) if options.gain_after else (gain, None)
+        self.before, self._after = (self._per_channel(ones if part is None else part) for part in (before, after))
+        self._given = None
+        if mean is not None and variance is not None:
+            self._given = self._per_channel(mean), self._per_channel(variance)
+        self.measures = options.statistics in ("batch", "instance")
+        every = list(blocks(product.shape[0], product[0].numel()))
+        # Blocks that share their statistics.
+        self.pools = [every] if options.statistics == "batch" else [[block] for block in every]
+
+    def run(self, output: Tensor) -> tuple[Tensor, Tensor, _Norm]:
+        """All stages, into an output; the moments of each image and channel, and the last norm applied."""
+        values, scratch = self.grouped(output), self.scratch()
+        means, variances = self.per_image(), self.per_image()
+        for pool in self.pools:
+            for block in pool:
+                part = values[block]
+                self.base(block, part)
+                self.response(block, part, part)
+                if self.measures:
+                    means[block] = part.mean(self.positions, keepdim=True)
+                    distance = torch.sub(part, means[block], out=scratch[: len(part)])
+                    variances[block] = distance.pow_(2).mean(self.positions, keepdim=True)
+            norm = self.norm(pool, means, variances)
+            for block in pool:
+                values[block].mul_(norm.slope).add_(norm.shift)
+        return means, variances, norm
+
+    def grouped(self, maps: Tensor) -> Tensor:
+        """A view of ``(N, C, *positions)``."""
+        return maps.unflatten(1, (self._rate.shape[1], -1))
+
+    def scratch(self) -> Tensor:
+        """A buffer for the largest block."""
+        return self.grouped(torch.empty_like(self._whole[self.pools[0][0]]))
+
+    def per_image(self) -> Tensor:
+        """A buffer for one number per image and channel."""
+        return self._product.new_empty([*self._product.shape[:3], *(1 for _ in self.positions)])
+
+    def _per_channel(self, numbers: Tensor) -> Tensor:
+        return numbers.view(1, self._rate.shape[1], -1, *(1 for _ in self.positions))
+
+    def base(self, block: slice, out: Tensor) -> None:
+        """What a response is made of: the rectified similarity, or the logarithm of its magnitude."""
+        torch.mul(self._product[block], self._rate[block], out=out)
+        rectify = self._options.rectify
+        if rectify == "abs" or (rectify == "none" and self.tau is not None):
+            out.abs_()
+        if self.tau is not None:
+            # Zero would take the logarithm ten times as long; what is dead is told by being below the floor.
+            out.clamp_min_(SHARPEN_FLOOR / 2).log2_()
+        elif rectify == "relu":
+            out.clamp_min_(0)
+
+    def response(self, block: slice, base: Tensor, out: Tensor) -> None:
+        """The channel norm's input but for the gain; ``out`` may be ``base``."""
+        if self.tau is None:
+            if out is not base:
+                out.copy_(base)
+        else:
+            torch.ops.aten.threshold.out(base, _DEAD, _NEVER, out=out)
+            out.mul_(self.tau).exp2_()
+            if self._options.rectify == "none":
+                out.copysign_(self._product[block])
+        if self._factor is not None:
+            out.mul_(self._factor[block])
+
+    def norm(self, pool: list[slice], means: Tensor, variances: Tensor) -> _Norm:
+        """The channel norm of a pool, from the moments of its images."""
+        if self._given is not None:
+            mean, variance = self._given
+            inverse = (variance + self._options.eps).rsqrt()
+            centre = mean * inverse
+        elif self.measures:
+            mean, variance = means[_images(pool)], variances[_images(pool)]
+            if self._options.statistics == "batch":
+                mean, apart = mean.mean(0, keepdim=True), mean
+                variance = (variance + (apart - mean).square()).mean(0, keepdim=True)
+            inverse = (variance * self.before.square() + self._options.eps).rsqrt()
+            centre = mean * self.before * inverse
+        else:
+            mean = variance = centre = torch.zeros_like(self.before)
+            inverse = torch.ones_like(self.before)
+        inner = self.before * inverse
+        return _Norm(mean, variance, inverse, inner, centre, inner * self._after, -centre * self._after)
+
+    def through_norm(
+        self, pool: list[slice], norm: _Norm, sums: Tensor, pulls: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """From sums of ``g`` and ``g u`` over positions: the gradient of u is ``(g - level - u * along) * slope``.
+
+        Returns:
+            Level, along, and the gradient of the gain.
+        """
+        total, pull = sums[_images(pool)], pulls[_images(pool)]
+        count = self._product[0, 0, 0].numel()
+        if self._options.statistics == "batch":
+            count *= len(total)
+            total, pull = total.sum(0, keepdim=True), pull.sum(0, keepdim=True)
+        hat = (norm.inner * pull - norm.centre * total) / count
+        level, along = total / count - norm.centre * hat, norm.inner * hat
+        if self._options.gain_after:
+            of_gain = hat * count
+        else:
+            held = total * norm.mean + hat * count * norm.inner * norm.variance if self.measures else 0
+            of_gain = (pull - held) * norm.inverse
+        return level, along, of_gain.sum(0, keepdim=True)
+
+    def product_gradient(self, block: slice, grad: Tensor, pull: Tensor, base: Tensor) -> None:
+        """Turn a base into the gradient of the product, from that of the response or, with a tau, from its pull."""
+        rectify = self._options.rectify
+        if self.tau is not None:
+            base.neg_().exp2_().mul_(pull)
+        elif rectify == "relu":
+            base.sign_().mul_(grad)
+        else:
+            base.copy_(grad)
+        if rectify == "abs" or (rectify == "none" and self.tau is not None):
+            base.mul_(self._product[block].sign())
+        base.mul_(self._rate[block])
+        if self.tau is None and self._factor is not None:
+            base.mul_(self._factor[block])
+
+
+def finish_into(output: Tensor, options: Options, *inputs: Any) -> None:
+    """The output of `Finishing` for the same arguments, without a gradient."""
+    _Stages(options, *inputs).run(output)
+
+
+def _images(pool: list[slice]) -> slice:
+    return slice(pool[0].start, pool[-1].stop)
+
+
+def _summed(grads: Tensor, like: Tensor) -> Tensor:
+    """One number per image and channel, summed to the shape of a parameter."""
+    return (grads.sum() if like.numel() == 1 else grads.sum(0)).reshape(like.shape)
+
+
+def _formula(
+    options: Options,
+    product: Tensor,
+    rate: Tensor,
+    factor: Tensor | None,
+    tau: Tensor | None,
+    gain: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+) -> Tensor:
+    """What `Finishing` computes, by the functions of the equations."""
+    rectify: Any = options.rectify
+    statistics: Any = options.statistics
+    output = xf.rectify(dense.per_group(product, rate), rectify)
+    if tau is not None:
+        output = xf.sharpen(output, tau)
+    if gain is not None and not options.gain_after:
+        output = xf.gain(output, gain)
+    if factor is not None:
+        output = dense.per_group(output, factor)
+    if mean is not None and variance is not None:
+        shape = (-1, *(1,) * (product.ndim - 2))
+        output = (output - mean.view(shape)) * (variance.view(shape) + options.eps).rsqrt()
+    elif statistics != "none":
+        output = xf.channel_norm(output, statistics, options.eps)
+    return xf.gain(output, gain) if gain is not None and options.gain_after else output

@@ -1,0 +1,31 @@
+"""Second derivatives: where somebody differentiates a backward, it goes through a formula that torch knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+
+def through_formula(
+    formula: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor | None], grads: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Gradients of the inputs, differentiable themselves.
+
+    Args:
+        formula: What the forward computes, in plain torch.
+        inputs: Its arguments.
+        grads: Gradients of what it answers.
+    """
+    # One argument may be computed from another: behind a view of its own, each is a variable of its own.
+    views = [None if input is None else input.view_as(input) for input in inputs]
+    wanted = [view for view in views if view is not None and view.requires_grad]
+    pairs = [
+        (output, grad)
+        for output, grad in zip(formula(*views), grads, strict=True)
+        if grad is not None and output.requires_grad
+    ]
+    outputs, grads = zip(*pairs, strict=True)
+    found = iter(torch.autograd.grad(outputs, wanted, grads, create_graph=True, allow_unused=True))
+    return [next(found) if view is not None and view.requires_grad else None for view in views]
