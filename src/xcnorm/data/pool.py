@@ -91,7 +91,8 @@ class Pool:
         if own.all():
             images, labels = self._source(index)
         else:
-            self._added = [(torch.cat(part), torch.cat(other)) for part, other in [zip(*self._added, strict=True)]]
+            if len(self._added) > 1:
+                self._added = [(torch.cat(part), torch.cat(other)) for part, other in [zip(*self._added, strict=True)]]
             images, labels = self._mixed(index, own)
         for change in changes:
             images = change(images)
