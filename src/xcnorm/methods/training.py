@@ -23,7 +23,7 @@ class Training:
         part: Which of them are this process's; random numbers for each image are drawn for all and cut by it, so that
             the number of processes does not matter.
         steps: The number of training steps in all.
-        changes: What happens to training images before they are normalised; a method that takes some itself does it too.
+        changes: What happens to training images before they are normalised, also to those that a method takes itself.
         step: The number of training steps done.
         rate: The learning rate of the next step.
     """
