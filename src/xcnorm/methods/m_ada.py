@@ -45,6 +45,7 @@ class MADA(Ascent):
     beta: float = 2000.0
     autoencoder_epochs: int = 20
 
+    cost = 4.0
     learns_from_added = False
     distributed = "its second-order step needs the gradient of the whole batch in the middle of a step"
 
