@@ -66,6 +66,15 @@ def test_what_was_added_survives_a_checkpoint(as_bytes):
         assert torch.equal(one, again)
 
 
+def test_images_can_be_taken_in_the_midst_of_half_precision():
+    made = pool()
+    for _ in range(2):
+        made.add(made.prepare(torch.rand(2, 3, 8, 8)), torch.tensor([0, 1]), as_bytes=False)
+    with torch.autocast("cpu", torch.bfloat16):
+        inputs, _ = made.take(torch.tensor([1, 10, 13]))
+    assert inputs.dtype == torch.float32
+
+
 def test_a_crop_of_mixed_images_draws_what_a_crop_of_the_source_draws():
     made = pool()
     made.add(made.prepare(transforms.to_float(domain("train", 10, 8).images)), torch.arange(10) % 3, as_bytes=True)

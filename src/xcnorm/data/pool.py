@@ -91,7 +91,7 @@ class Pool:
         if own.all():
             images, labels = self._source(index)
         else:
-            self._added = [(torch.cat(part), torch.cat(other)) for part, other in [zip(*self._added, strict=True)]]
+            self._join()
             images, labels = self._mixed(index, own)
         for change in changes:
             images = change(images)
@@ -104,6 +104,13 @@ class Pool:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Have what was added when the state was taken."""
         self._added = [(images.to(self._device), labels.to(self._device)) for images, labels in state["added"]]
+
+    def _join(self) -> None:
+        """All that was added in one part."""
+        if len(self._added) > 1:
+            # Autocast to bfloat16, within which a method may ask, refuses to join what is float16.
+            with torch.autocast(self._device.type, enabled=False):
+                self._added = [(torch.cat(part), torch.cat(other)) for part, other in [zip(*self._added, strict=True)]]
 
     def _source(self, index: Tensor) -> tuple[Tensor, Tensor]:
         images = self._images[index.to(self._images.device)].to(self._device)

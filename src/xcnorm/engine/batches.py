@@ -45,6 +45,7 @@ class Batches:
 
     Attributes:
         sampler: Their order.
+        changes: What is done to the images before they are normalised.
     """
 
     def __init__(
@@ -60,13 +61,13 @@ class Batches:
     ) -> None:
         self._pool, self._part = pool, part
         self._source_only = source_only
-        self._changes = [partial(_AUGMENTATIONS[name], generator=generator) for name in data.augment]
+        self.changes = [partial(_AUGMENTATIONS[name], generator=generator) for name in data.augment]
         self.sampler = Sampler(self._size, batch, seed=seed)
 
     def __next__(self) -> tuple[Tensor, Tensor]:
         self.sampler.resize(self._size)
         # Whole: changes draw random numbers for all images of a batch.
-        images, labels = self._pool.take(next(self.sampler), self._changes)
+        images, labels = self._pool.take(next(self.sampler), self.changes)
         return images[self._part], labels[self._part]
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:

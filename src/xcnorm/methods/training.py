@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from xcnorm.data.pool import Pool
+from xcnorm.data.pool import Change, Pool
 from xcnorm.models import Network
 
 
@@ -22,6 +23,7 @@ class Training:
         part: Which of them are this process's; random numbers for each image are drawn for all and cut by it, so that
             the number of processes does not matter.
         steps: The number of training steps in all.
+        changes: What happens to training images before they are normalised, also to those that a method takes itself.
         step: The number of training steps done.
         rate: The learning rate of the next step.
     """
@@ -32,5 +34,6 @@ class Training:
     batch: int
     part: slice
     steps: int
+    changes: Sequence[Change] = ()
     step: int = 0
     rate: float = 0.0
