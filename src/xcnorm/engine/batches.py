@@ -44,6 +44,7 @@ class Batches:
         source_only: Whether images that were added to the pool are left out.
 
     Attributes:
+        changes: What is done to images before they are normalised.
         sampler: Their order.
     """
 
@@ -60,13 +61,13 @@ class Batches:
     ) -> None:
         self._pool, self._part = pool, part
         self._source_only = source_only
-        self._changes = [partial(_AUGMENTATIONS[name], generator=generator) for name in data.augment]
+        self.changes = [partial(_AUGMENTATIONS[name], generator=generator) for name in data.augment]
         self.sampler = Sampler(self._size, batch, seed=seed)
 
     def __next__(self) -> tuple[Tensor, Tensor]:
         self.sampler.resize(self._size)
         # Whole: changes draw random numbers for all images of a batch.
-        images, labels = self._pool.take(next(self.sampler), self._changes)
+        images, labels = self._pool.take(next(self.sampler), self.changes)
         return images[self._part], labels[self._part]
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:

@@ -151,7 +151,9 @@ def _check_arms(values: Mapping[str, Any], name: str) -> None:
             numbers = row if key == "published" else row.get("paper", {})
             for column, value in numbers.items():
                 if column != "label" and type(value) not in (int, float):
-                    raise UserError(f"preset {name}: {column} of {row.get('label', name)!r} must be a number, not {value!r}")
+                    raise UserError(
+                        f"preset {name}: {column} of {row.get('label', name)!r} must be a number, not {value!r}"
+                    )
 
 
 def load_recipe(name: str, benchmark: str) -> dict[str, Any]:

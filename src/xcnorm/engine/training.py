@@ -121,7 +121,9 @@ class Trainer:
             part=part,
             source_only=not method.learns_from_added,
         )
-        self.training = Training(self.model, self.pool, device, schedule.batch, part, self.steps)
+        self.training = Training(
+            self.model, self.pool, device, schedule.batch, part, self.steps, changes=self.batches.changes
+        )
         if world.size > 1:
             synchronise(self.model)
         network = torch.compile(self.model) if run.compile else self.model

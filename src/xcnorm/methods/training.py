@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from xcnorm.data.pool import Pool
+from xcnorm.data.pool import Change, Pool
 from xcnorm.models import Network
 
 
@@ -24,6 +25,7 @@ class Training:
         steps: The number of training steps in all.
         step: The number of training steps done.
         rate: The learning rate of the next step.
+        changes: The random changes that images of a batch go through, for `Pool.take`.
     """
 
     network: Network
@@ -34,3 +36,4 @@ class Training:
     steps: int
     step: int = 0
     rate: float = 0.0
+    changes: Sequence[Change] = ()
