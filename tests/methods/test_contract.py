@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.methods import small
 from xcnorm.engine.checkpoint import load_checkpoint, save_checkpoint
@@ -105,6 +106,32 @@ def test_it_learns_through_an_augmentation(name):
 def test_erm_through_an_augmentation_is_the_augmentation():
     one, other = small.trainer("randconv"), small.trainer("erm", method__augment="randconv")
     assert small.losses(one, 6) == small.losses(other, 6)
+
+
+class Asked(TorchDispatchMode):
+    """Notes what makes the CPU wait for a device: a value, or a shape that depends on values."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations = set()
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        name = operation.overloadpacket.__name__
+        if name in ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "equal", "repeat_interleave"):
+            self.operations.add(name)
+        return operation(*args, **kwargs or {})
+
+
+def test_a_step_that_can_be_captured_asks_the_device_for_nothing(name):
+    if not find_method(name).capturable:
+        pytest.skip("it cannot")
+    trainer = small.trainer(name)
+    small.losses(trainer, 1)
+    drawn = trainer.objective.draw(*next(trainer.batches), trainer.generators["method"])
+    with Asked() as asked:
+        trainer.objective(*drawn).backward()
+        trainer.objective.after(*drawn)
+    assert asked.operations == set()
 
 
 def test_defaults_are_settings_that_can_be_given(name):
