@@ -26,7 +26,6 @@ class Training:
         changes: What happens to training images before they are normalised, also to those that a method takes itself.
         step: The number of training steps done.
         rate: The learning rate of the next step.
-        changes: The random changes that images of a batch go through, for `Pool.take`.
     """
 
     network: Network
@@ -38,4 +37,3 @@ class Training:
     changes: Sequence[Change] = ()
     step: int = 0
     rate: float = 0.0
-    changes: Sequence[Change] = ()

@@ -32,6 +32,7 @@ class TwoStreams(Method):
     normalise: bool = False
 
     capturable = True
+    cost = 2.0
     distributed = "it compares every image of a batch with every image of another"
     neutral = {"weight": 0.0}  # noqa: RUF012 - a constant of the class
 
