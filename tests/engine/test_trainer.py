@@ -13,6 +13,7 @@ from xcnorm.engine.batches import accuracy, predict
 from xcnorm.engine.checkpoint import load_checkpoint, save_checkpoint
 from xcnorm.engine.training import Trainer, build_model
 from xcnorm.errors import UserError
+from xcnorm.methods import find_method, list_methods
 
 STEPS = 6
 AUGMENTED = {"data__augment": ["flip", "crop"]}
@@ -179,6 +180,15 @@ def test_what_cannot_run_here_is_refused(changes, words):
 def test_a_batch_that_cannot_be_shared_is_refused():
     with pytest.raises(UserError, match=r"schedule.batch 8 cannot be shared by 3 processes evenly"):
         Trainer(small.experiment(), small.benchmark(), World(0, 3, torch.device("cpu")))
+
+
+@pytest.mark.parametrize("name", [name for name in list_methods() if find_method(name).distributed])
+def test_a_method_says_why_it_cannot_run_in_several_processes(name):
+    with pytest.raises(UserError) as error:
+        Trainer(small.experiment(method__name=name), small.benchmark(), World(0, 2, torch.device("cpu")))
+    assert str(error.value) == (
+        f"method {name} cannot run in several processes: {find_method(name).distributed}; train it in one"
+    )
 
 
 def without_dropout(**changes):

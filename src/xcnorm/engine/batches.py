@@ -44,9 +44,8 @@ class Batches:
         source_only: Whether images that were added to the pool are left out.
 
     Attributes:
-        changes: What is done to images before they are normalised.
         sampler: Their order.
-        changes: What is done to the images before they are normalised.
+        changes: What is done to images before they are normalised.
     """
 
     def __init__(

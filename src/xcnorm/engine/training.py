@@ -98,7 +98,8 @@ class Trainer:
         self.model = build_model(experiment, benchmark, device)
         method, augmentation = experiment.method.make()
         if world.size > 1 and method.distributed:
-            raise UserError(f"method {method.name} cannot run in several processes: {method.distributed}")
+            reason = method.distributed
+            raise UserError(f"method {method.name} cannot run in several processes: {reason}; train it in one")
         capturable = method.capturable and run.precision != "fp16"  # whose scaler looks at every gradient first
         if run.graph and (device.type != "cuda" or not capturable or world.size > 1):
             raise UserError(
