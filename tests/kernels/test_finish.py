@@ -7,8 +7,7 @@ import torch
 import triton.language as tl
 
 import xcnorm.functional as xf
-from xcnorm.ops.triton import finish as module
-from xcnorm.ops.triton.finish import finish, finish_backward
+from xcnorm.ops.triton.finish import backward, finish, finish_backward, forward, merge, plan
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 
@@ -117,8 +116,11 @@ def test_odd_sizes(shape, statistics):
 @pytest.mark.parametrize(("shape", "pool"), [((2, 67, 5, 1), 256), ((3, 23, 6, 2), 256), ((2, 67, 5, 1), 32768)])
 def test_rows_shared_by_several_programs(statistics, gain, shape, pool, monkeypatch):
     """Tiles of 8 rows, the last one not full, or a pool in one tile; strips of 4 rows; sums of 32 values at a time."""
-    for name, value in {"_POOL": pool, "_PART": 64, "_STRIP": 32, "_LOW": 8, "_ADDED": tl.constexpr(32)}.items():
-        monkeypatch.setattr(module, name, value)
+    for name, value in {"_POOL": pool, "_STRIP": 32, "_LOW": 8}.items():
+        monkeypatch.setattr(plan, name, value)
+    monkeypatch.setattr(forward, "PART", 64)
+    monkeypatch.setattr(backward, "PART", 64)
+    monkeypatch.setattr(merge, "_ADDED", tl.constexpr(32))
     Case(shape, statistics, gain=gain).check()
 
 
