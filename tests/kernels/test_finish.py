@@ -7,6 +7,7 @@ import torch
 import triton.language as tl
 
 import xcnorm.functional as xf
+from xcnorm.ops.finish import exponent
 from xcnorm.ops.triton.finish import backward, finish, finish_backward, forward, merge, plan
 
 pytestmark = pytest.mark.usefixtures("poisoned")
@@ -43,7 +44,7 @@ class Case:
             v.to(dtype),
             norm,
             torch.rand_like(norm) + 0.5 if factor else None,
-            {"none": None, "shared": torch.rand(()) + 0.6, "each": torch.rand(channels, 1, 1) + 0.6}[tau],
+            {"none": None, "shared": torch.rand(()) - 1, "each": 3 * torch.rand(channels, 1, 1) - 2}[tau],
             None if gain == "none" else torch.randn(channels).sign() * (torch.rand(channels) + 0.5),
         )
         self.given = (torch.randn(channels), torch.rand(channels)) if statistics == "given" else (None, None)
@@ -62,7 +63,7 @@ class Case:
         u = (v.mT.unflatten(1, (norm.shape[2], -1)) / norm.mT.unsqueeze(2)).flatten(1, 2)
         u = xf.rectify(u, self.options["rectify"])
         if tau is not None:
-            u = xf.sharpen(u, tau.flatten()[:, None])
+            u = xf.sharpen(u, exponent(tau).flatten()[:, None])
         if gain is not None and not after:
             u = xf.gain(u, gain)
         if factor is not None:
@@ -120,7 +121,7 @@ def test_rows_shared_by_several_programs(statistics, gain, shape, pool, monkeypa
         monkeypatch.setattr(plan, name, value)
     monkeypatch.setattr(forward, "PART", 64)
     monkeypatch.setattr(backward, "PART", 64)
-    monkeypatch.setattr(merge, "_ADDED", tl.constexpr(32))
+    monkeypatch.setattr(merge, "ADDED", tl.constexpr(32))
     Case(shape, statistics, gain=gain).check()
 
 

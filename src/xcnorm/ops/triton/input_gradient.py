@@ -16,7 +16,7 @@ from xcnorm.ops.triton import configurations
 from xcnorm.ops.triton.geometry import Geometry, kernel, mirrored, place, reaching, row_blocks, some
 from xcnorm.ops.triton.precision import FILTER_UNIT, PROGRAMS, gradient_unit, operand
 from xcnorm.ops.triton.robust import bend, standardise
-from xcnorm.ops.triton.statistics import Shares, gather_shares
+from xcnorm.ops.triton.shares import Shares, gather_shares
 
 
 def input_gradient(

@@ -70,7 +70,7 @@ def finish_backward(
         norm.numel(), *plan.sizes, STATISTICS=plan.statistics, **options,
     )  # fmt: skip
     dtau, dgain = (None if t is None else torch.empty_like(t) for t in (tau, gain))
-    dnorm, dfactor = collect(dnorms, dfactors, dtaus, dgains, dtau, dgain, plan, each=each(tau))
+    dnorm, dfactor = collect(dnorms, dfactors, tau, dtaus, dgains, dtau, dgain, plan, each=each(tau))
     return dv, dnorm, dfactor, dtau, dgain
 
 

@@ -33,7 +33,8 @@ def finish(
         v: Numerator, ``(N, positions, C)``, contiguous.
         norm: Divisor, ``(N, positions, groups)``, contiguous, float32.
         factor: What the mask multiplies by, like ``norm``; None without a mask.
-        tau: Exponent of the sharpening, one or one per channel, float32; None without sharpening.
+        tau: What the exponent of the sharpening is learnt as (`xcnorm.ops.finish.exponent`), one or one per channel,
+            float32; None without sharpening.
         gain: One per channel, float32; None without.
         rectify: ``"relu"``, ``"abs"`` or ``"none"``.
         gain_after: Whether the gain follows the channel norm.

@@ -6,8 +6,11 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+from xcnorm.ops.finish import TAU_MINIMUM
+
 _INTERPRETED: tl.constexpr = tl.constexpr(triton.knobs.runtime.interpret)
 _FLOOR: tl.constexpr = tl.constexpr(1e-6)  # as in `xcnorm.functional.sharpen`
+_TAU_MINIMUM: tl.constexpr = tl.constexpr(TAU_MINIMUM)
 
 
 @triton.jit
@@ -43,14 +46,20 @@ def parameters(tau, gain, head, EACH: tl.constexpr, AFTER: tl.constexpr):
     exponent = one
     amplitude = one
     if EACH:
-        exponent = tl.load(tau + head[0], mask=head[1], other=1)[None, :]
+        exponent = _exponent(tl.load(tau + head[0], mask=head[1], other=1)[None, :])
     elif tau is not None:
-        exponent = one * tl.load(tau)
+        exponent = _exponent(one * tl.load(tau))
     if gain is not None:
         amplitude = tl.load(gain + head[0], mask=head[1], other=1)[None, :]
     before = one if AFTER else amplitude
     after = amplitude if AFTER else one
     return exponent, before, after
+
+
+@triton.jit
+def _exponent(raw):
+    """As `xcnorm.ops.finish.exponent`."""
+    return tl.where(raw > 20, raw, tl.log(1 + tl.exp(raw))) + _TAU_MINIMUM
 
 
 @triton.jit
