@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from xcnorm.ops.triton import configurations
+from xcnorm.ops.triton.autotune import tuned
 from xcnorm.ops.triton.geometry import Geometry, kernel, place, row_blocks, source
 from xcnorm.ops.triton.precision import FILTER_UNIT, PATCH_UNIT, operand
 from xcnorm.ops.triton.robust import bend, standardise
@@ -56,20 +57,25 @@ def correlate(
     physical = torch.empty_like(norm) if robust else None
     if not g.images:
         return product, norm, physical
-    block = configurations.forward(g, dtype)
-    rows = row_blocks(g.images, g.positions, block.rows, block.position_major)
-    grid = (rows * triton.cdiv(g.filters_per_group, block.columns), g.groups)
-    _correlate[grid](
-        input, filters, mean if moments is None else moments, mean, deviation, mean if c is None else c, product, norm,
-        physical, eps,
-        g.images, g.height, g.width, g.channels, g.out_height, g.out_width, g.out_channels, g.groups,
-        g.kernel_height, g.kernel_width, g.stride_height, g.stride_width, g.dilation_height, g.dilation_width,
-        g.top, g.left, g.channels_per_group, g.filters_per_group,
-        ROBUST=robust or "none", PER_PATCH=per_patch, PADDING=padding_mode, PRECISION=precision,
-        RAW=moments is not None, POSITION_MAJOR=block.position_major, TAPPED=g.channels_per_group % block.depth == 0,
-        ROWS=block.rows, COLUMNS=block.columns, DEPTH=block.depth,
-        num_warps=block.warps, num_stages=block.stages, maxnreg=block.registers,
-    )  # fmt: skip
+
+    def run(block: configurations.Block) -> None:
+        rows = row_blocks(g.images, g.positions, block.rows, block.position_major)
+        grid = (rows * triton.cdiv(g.filters_per_group, block.columns), g.groups)
+        _correlate[grid](
+            input, filters, mean if moments is None else moments, mean, deviation, mean if c is None else c,
+            product, norm, physical, eps,
+            g.images, g.height, g.width, g.channels, g.out_height, g.out_width, g.out_channels, g.groups,
+            g.kernel_height, g.kernel_width, g.stride_height, g.stride_width, g.dilation_height, g.dilation_width,
+            g.top, g.left, g.channels_per_group, g.filters_per_group,
+            ROBUST=robust or "none", PER_PATCH=per_patch, PADDING=padding_mode, PRECISION=precision,
+            RAW=moments is not None, POSITION_MAJOR=block.position_major,
+            TAPPED=g.channels_per_group % block.depth == 0,
+            ROWS=block.rows, COLUMNS=block.columns, DEPTH=block.depth,
+            num_warps=block.warps, num_stages=block.stages, maxnreg=block.registers,
+        )  # fmt: skip
+
+    options = (dtype, precision, padding_mode, robust, per_patch, moments is None)
+    run(tuned("forward", configurations.forward(g, dtype), g, options, run))
     return product, norm, physical
 
 
@@ -183,4 +189,4 @@ def _correlate(
         at = (image * positions + position) * groups + group
         tl.store(norm + at, tl.sqrt(squares), mask=there)
         if physical is not None:
-            tl.store(physical + at, tl.sqrt(squares) * scale, mask=there)
+            tl.store(physical + at, tl.sqrt(squares) / rate, mask=there)
