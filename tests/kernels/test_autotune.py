@@ -135,8 +135,8 @@ def test_nothing_is_timed_while_a_graph_is_recorded(monkeypatch):
 
 def test_a_tuned_layer_has_the_same_answers(clock, monkeypatch):
     """Every candidate of every kernel runs; the chosen one gives what the table's does."""
-    layer = xnn.RXCNormConv2d(3, 4, 2, backend="triton")
-    x = torch.randn(2, 3, 3, 3, requires_grad=True)
+    layer = xnn.RXCNormConv2d(2, 4, 2, backend="triton")
+    x = torch.randn(2, 2, 2, 2, requires_grad=True)
     tuned = torch.autograd.grad(layer(x).sum(), [x, layer.weight])
     assert {block.depth for block in clock} == {16, 32, 64}
     monkeypatch.delenv("XCNORM_AUTOTUNE")
