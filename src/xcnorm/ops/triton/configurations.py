@@ -63,9 +63,8 @@ def weight_gradient(g: Geometry, dtype: torch.dtype) -> tuple[Block, int]:
     depth = 32 if single and not scattered else 128 if not single and rows < 128 and g.images >= 128 else 64
     blocks = triton.cdiv(g.filters_per_group, rows) * triton.cdiv(g.alpha, columns) * g.groups
     steps = row_blocks(g.images, g.positions, depth, position_major(g))
-    resident = (
-        2 if wide else 4 if single and rows < 128 and not scattered else 3
-    )  # programs on a multiprocessor at a time
+    # Programs on a multiprocessor at a time.
+    resident = 2 if wide else 4 if single and rows < 128 and not scattered else 3
     parts = max(1, min(resident * _PROCESSORS // blocks, steps // 8))
     stages = 1 if scattered else 2 if depth == 128 or (wide and not single) else 3
     return Block(rows, columns, depth, 8 if wide else 4, stages, position_major(g), 128 if wide else None), parts
