@@ -74,8 +74,8 @@ def correlate(
             num_warps=block.warps, num_stages=block.stages, maxnreg=block.registers,
         )  # fmt: skip
 
-    options = (dtype, precision, padding_mode, robust, per_patch, moments is None)
-    run(tuned("forward", configurations.forward(g, dtype), g, options, run))
+    options = (dtype, input.dtype, precision, padding_mode, robust, per_patch, moments is None)
+    run(tuned("forward", configurations.forward(g, dtype, input.dtype), g, options, run))
     return product, norm, physical
 
 

@@ -97,7 +97,7 @@ def input_gradient(
             num_warps=block.warps, num_stages=block.stages, maxnreg=block.registers,
         )  # fmt: skip
 
-    options = (gradient.dtype, precision, padding_mode, robust, per_patch, moments is None)
+    options = (gradient.dtype, input.dtype, precision, padding_mode, robust, per_patch, moments is None)
     run(tuned("input gradient", default, g, options, run))
     return result, sums
 

@@ -45,7 +45,7 @@ def weight_gradient(
     """
     if not g.images:
         return input.new_zeros((1, g.out_channels, g.taps, g.channels_per_group), dtype=torch.float32)
-    default, parts = configurations.weight_gradient(g, gradient.dtype)
+    default, parts = configurations.weight_gradient(g, gradient.dtype, input.dtype)
 
     def run(block: configurations.Block) -> Tensor:
         result = input.new_empty((parts, g.out_channels, g.taps, g.channels_per_group), dtype=torch.float32)
@@ -70,7 +70,7 @@ def weight_gradient(
         )  # fmt: skip
         return result
 
-    options = (gradient.dtype, precision, padding_mode, robust, per_patch)
+    options = (gradient.dtype, input.dtype, precision, padding_mode, robust, per_patch)
     return run(tuned("weight gradient", default, g, options, run))
 
 
