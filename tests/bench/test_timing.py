@@ -32,6 +32,20 @@ def test_a_race_measures_everything():
     assert inputs[0].grad is None
 
 
+def test_what_is_slow_is_timed_less_often(monkeypatch):
+    asked = []
+
+    def take_turns(steps, inputs, mode, turns):
+        asked.append(({name for name, _ in steps}, len(inputs), turns))
+        return {key: {"median": 1.0} for key in steps}
+
+    monkeypatch.setattr(timing, "take_turns", take_turns)
+    inputs = timing.rotating_inputs((2, 3, 8, 8), "fp32", "cpu", gradient=True)
+    modules = {name: nn.Conv2d(3, 4, 3) for name in ("fast", "slow")}
+    assert set(timing.race(modules, inputs, "fp32", ["eager"], 7, slow=["slow"])) == {"fast", "slow"}
+    assert asked == [({"fast"}, 8, 7), ({"slow"}, 2, 2)]
+
+
 @pytest.mark.parametrize(
     ("step", "held"), [(lambda x: x + 1, 2), (lambda x: (x + 1) + 1, 3), (lambda x: [x + 1, x + 1, x + 1], 4)]
 )

@@ -7,8 +7,8 @@ import torch
 import triton.language as tl
 
 import xcnorm.functional as xf
-from xcnorm.ops.triton import finish as module
-from xcnorm.ops.triton.finish import finish, finish_backward
+from xcnorm.ops.finish import exponent
+from xcnorm.ops.triton.finish import backward, finish, finish_backward, forward, merge, plan
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 
@@ -44,7 +44,7 @@ class Case:
             v.to(dtype),
             norm,
             torch.rand_like(norm) + 0.5 if factor else None,
-            {"none": None, "shared": torch.rand(()) + 0.6, "each": torch.rand(channels, 1, 1) + 0.6}[tau],
+            {"none": None, "shared": torch.rand(()) - 1, "each": 3 * torch.rand(channels, 1, 1) - 2}[tau],
             None if gain == "none" else torch.randn(channels).sign() * (torch.rand(channels) + 0.5),
         )
         self.given = (torch.randn(channels), torch.rand(channels)) if statistics == "given" else (None, None)
@@ -63,7 +63,7 @@ class Case:
         u = (v.mT.unflatten(1, (norm.shape[2], -1)) / norm.mT.unsqueeze(2)).flatten(1, 2)
         u = xf.rectify(u, self.options["rectify"])
         if tau is not None:
-            u = xf.sharpen(u, tau.flatten()[:, None])
+            u = xf.sharpen(u, exponent(tau).flatten()[:, None])
         if gain is not None and not after:
             u = xf.gain(u, gain)
         if factor is not None:
@@ -117,8 +117,11 @@ def test_odd_sizes(shape, statistics):
 @pytest.mark.parametrize(("shape", "pool"), [((2, 67, 5, 1), 256), ((3, 23, 6, 2), 256), ((2, 67, 5, 1), 32768)])
 def test_rows_shared_by_several_programs(statistics, gain, shape, pool, monkeypatch):
     """Tiles of 8 rows, the last one not full, or a pool in one tile; strips of 4 rows; sums of 32 values at a time."""
-    for name, value in {"_POOL": pool, "_PART": 64, "_STRIP": 32, "_LOW": 8, "_ADDED": tl.constexpr(32)}.items():
-        monkeypatch.setattr(module, name, value)
+    for name, value in {"_POOL": pool, "_STRIP": 32, "_LOW": 8}.items():
+        monkeypatch.setattr(plan, name, value)
+    monkeypatch.setattr(forward, "PART", 64)
+    monkeypatch.setattr(backward, "PART", 64)
+    monkeypatch.setattr(merge, "ADDED", tl.constexpr(32))
     Case(shape, statistics, gain=gain).check()
 
 

@@ -124,11 +124,12 @@ def test_second_derivatives(name):
     ("robust", "precision"), [("none", "ieee"), ("none", "tf32"), ("welsch", "ieee"), ("welsch", "half")]
 )
 def test_correlate_is_a_good_operator(robust, precision):
-    spec = ([3, 3], [2, 1], [1, 1], [1, 1, 1, 1], "replicate", 1, robust, True, 1e-5, torch.float32, precision)
-    data = torch.randn(2, 4, 3, 3), torch.randn(5, 3, 3, 3), None if robust == "none" else torch.tensor(2.0)
+    spec = ([2, 2], [2, 1], [1, 1], [1, 0, 0, 1], "replicate", 1, robust, True, 1e-5, torch.float32, precision)
+    data = torch.randn(2, 3, 2, 3), torch.randn(5, 3, 2, 2), None if robust == "none" else torch.tensor(2.0)
     opcheck(torch.ops.xcnorm.correlate, (*(t if t is None else t.clone().requires_grad_() for t in data), *spec))
-    product, norm, *rest = torch.ops.xcnorm.correlate(*data, *spec)
-    grads = torch.randn_like(product), torch.randn_like(norm), None
+    product, norm, deviation, physical, _, *rest = torch.ops.xcnorm.correlate(*data, *spec)
+    rest = [deviation, *rest]
+    grads = torch.randn_like(product), torch.randn_like(norm), None, None if precision == "tf32" else physical
     for needs in ((True, True, robust != "none"), (False, True, False)):
         opcheck(torch.ops.xcnorm.correlate_backward, (*grads, *data, norm, *rest, *needs, *spec))
 
@@ -149,6 +150,31 @@ def test_mask_is_a_good_operator():
     data = torch.rand(2, 3, 4, 2) + 0.1, torch.randn(2, 3, 3), torch.randn(2)
     opcheck(torch.ops.xcnorm.mask, (*(t.clone().requires_grad_() for t in data), 7))
     opcheck(torch.ops.xcnorm.mask_backward, (torch.randn_like(data[0]), *data, 7))
+
+
+def test_track_is_a_good_operator():
+    averages = torch.rand(4), torch.rand(4), torch.tensor(3), torch.rand(1)
+    batch = torch.rand(4), torch.rand(4), torch.rand(5)
+    opcheck(torch.ops.xcnorm.track, (*batch[:2], *averages[:3], batch[2], averages[3], 10, 20, 0.1, 0.2))
+    opcheck(torch.ops.xcnorm.track, (None, None, None, None, None, batch[2], averages[3], 10, 20, 0.1, 0.2))
+    opcheck(torch.ops.xcnorm.track, (*batch[:2], *averages[:3], None, None, 10, 20, 0.1, 0.2))
+
+
+@pytest.mark.parametrize(("channels", "patches", "dtype"), [(1, 1, torch.float32), (523, 70001, torch.float16)])
+def test_averages_move_like_those_of_torch(channels, patches, dtype):
+    norm = torch.nn.BatchNorm1d(channels, momentum=0.3, affine=False)
+    x, deviations, c = torch.randn(7, channels) + 2, torch.rand(patches), torch.tensor([3.0])
+    kept = [t.to(dtype) for t in (norm.running_mean, norm.running_var)]
+    batches, running_c = torch.tensor(0), c.to(dtype)
+    for _ in range(2):
+        norm(x)
+        mean, variance = x.mean(0), x.var(0, correction=0)
+        torch.ops.xcnorm.track(mean, variance, *kept, batches, deviations, running_c, 7, 2 * patches, 0.3, 0.2)
+        c.lerp_(deviations.sum() / (2 * patches), 0.2)
+    assert batches == 2
+    for a, e in zip((*kept, running_c), (norm.running_mean, norm.running_var, c), strict=True):
+        assert a.dtype == dtype
+        assert (a.double() - e.double()).norm() <= (1e-6 if dtype == torch.float32 else 2**-10) * e.double().norm()
 
 
 @pytest.mark.parametrize("make", [xnn.XCNormConv2d, xnn.RXCNormConv2d])

@@ -9,21 +9,24 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 import torch
 
 from xcnorm.bench.shapes import Shape
-from xcnorm.bench.sides import OURS, make
-from xcnorm.bench.timing import make_steps, ready, rotating_inputs, settings
+from xcnorm.bench.sides import OURS, make, small
+from xcnorm.bench.timing import make_steps, one_input, ready, settings, without_search
 
 
-def compile_ahead(shapes: Sequence[Shape], precisions: Sequence[str], done: Callable[[str], None]) -> None:
-    """Run every layer of ours once on a GPU, spread over processes.
+def compile_ahead(
+    shapes: Sequence[Shape], grown: Iterable[tuple[str, Shape]], precisions: Sequence[str], done: Callable[[str], None]
+) -> None:
+    """Run layers of ours once on a GPU, spread over processes.
 
     Args:
-        shapes: Of the layers.
+        shapes: Of layers that will be measured on all our sides, behind their gates.
+        grown: Further sides and shapes, without gates.
         precisions: Some of `xcnorm.bench.timing.PRECISIONS`.
         done: Told in a line what happens.
     """
@@ -31,20 +34,27 @@ def compile_ahead(shapes: Sequence[Shape], precisions: Sequence[str], done: Call
     if cores < 2:
         return
     done(f"compiling kernels on {cores} cores")
+    jobs = layers_ahead(shapes, grown)
     # Processes of their own from the start: a forked one could not use the GPU.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(cores, context) as pool:
         # Neighbours in this order need different kernels.
-        jobs = [pool.submit(_run, *job) for job in itertools.product(precisions, OURS, shapes)]
-        for job in jobs:
+        running = [pool.submit(_run, precision, *job) for precision, job in itertools.product(precisions, jobs)]
+        for job in running:
             job.result()
+
+
+def layers_ahead(shapes: Sequence[Shape], grown: Iterable[tuple[str, Shape]]) -> list[tuple[str, Shape]]:
+    """Sides and shapes to run, each once: those to be measured, and those that their gates look at."""
+    sizes = [*shapes, *map(small, shapes)]
+    return list(dict.fromkeys([*itertools.product(OURS, sizes), *grown]))
 
 
 def _run(precision: str, side: str, shape: Shape) -> None:
     """A training step and an inference. What fails here will fail again where somebody looks at it."""
     try:
-        with settings(threads=1):
-            input = rotating_inputs(shape.input_size, precision, "cuda", gradient=not shape.first)[0]
+        with settings(threads=1), without_search():
+            input = one_input(shape.input_size, precision, "cuda", gradient=not shape.first)
             steps = make_steps(ready(make(side, shape), "cuda"), input, precision, "eager")
             steps["both"](input)
             steps["inference"](input)

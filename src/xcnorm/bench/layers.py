@@ -5,6 +5,7 @@ Every shape passes a correctness gate before it is timed; all sides are measured
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -71,7 +72,9 @@ def measure(
             "growth": growth,
         }
         if device == "cuda":
-            compile_ahead(shapes, precisions, done)
+            grown = [shape for sizes in _axes(device).values() for shape in sizes.values()]
+            ours = [side for side in _GROWN_SIDES if side != PLAIN]
+            compile_ahead(shapes, itertools.product(ours, grown), precisions, done)
         for precision in precisions:
             for number, shape in enumerate(shapes, start=1):
                 rows += (measured := _measure(shape, device, precision, modes, turns))
@@ -86,12 +89,14 @@ def _measure(shape: Shape, device: str, precision: str, modes: Sequence[str], tu
     sides = [PLAIN, *OURS, *(opponents(shape, device) if shape.network in QUICK else [])]
     gates = {side: gate(side, shape, precision, device) for side in sides if side in OURS or side in BY_BACKEND}
     inputs = rotating_inputs(shape.input_size, precision, device, gradient=not shape.first)
-    return compare(shape.name, sides, gates, lambda side: make(side, shape), inputs, precision, modes, turns)
+    slow = BY_BACKEND if device == "cuda" else ()
+    return compare(shape.name, sides, gates, lambda side: make(side, shape), inputs, precision, modes, turns, slow)
 
 
-def _grow(device: str, precision: str, turns: int) -> Iterator[dict[str, Any]]:
-    base, mode = _GROWN[device], MODES[device][0]
-    axes = {
+def _axes(device: str) -> dict[str, dict[int, Shape]]:
+    """The layer that is grown, by what grows and how large that is."""
+    base = _GROWN[device]
+    return {
         "images": {
             base.images * factor // 2: replace(base, images=base.images * factor // 2) for factor in (1, 2, 4, 8)
         },
@@ -99,7 +104,11 @@ def _grow(device: str, precision: str, turns: int) -> Iterator[dict[str, Any]]:
         "pixels": {n**2: replace(base, pixels=n) for n in (16, 24, 32, 48, 64)},
         "kernel values": {n**2: replace(base, kernel=n, padding=n // 2) for n in (1, 3, 5, 7)},
     }
-    for axis, shapes in axes.items():
+
+
+def _grow(device: str, precision: str, turns: int) -> Iterator[dict[str, Any]]:
+    mode = MODES[device][0]
+    for axis, shapes in _axes(device).items():
         times: dict[str, list[float]] = {side: [] for side in _GROWN_SIDES}
         for shape in shapes.values():
             inputs = rotating_inputs(shape.input_size, precision, device, gradient=True)

@@ -67,7 +67,7 @@ def measure(
             "rows": rows,
         }
         if device == "cuda":
-            compile_ahead(shapes_of(networks, device), precisions, done)
+            compile_ahead(shapes_of(networks, device), (), precisions, done)
         for precision in precisions:
             for network in networks:
                 rows += (measured := _measure(network, device, precision, modes, turns))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -84,7 +85,11 @@ def make(side: str, shape: Shape, **options: Any) -> nn.Module:
     return wiring.unit(*size, stride=shape.stride, padding=shape.padding, first=shape.first)
 
 
-@without_search()
+def small(shape: Shape) -> Shape:
+    """What the gate looks at in place of a shape."""
+    return replace(shape, images=_GATE_IMAGES, pixels=_GATE_PIXELS)
+
+
 def gate(side: str, shape: Shape, precision: str, device: str) -> dict[str, Any]:
     """Compare a side of ours with the reference in float64, on a few small images.
 
@@ -92,15 +97,21 @@ def gate(side: str, shape: Shape, precision: str, device: str) -> dict[str, Any]
         ``backend``, who answered; ``output`` and ``gradients``, the relative errors; and whether they ``passed`` the
         `LIMITS`.
     """
-    small = replace(shape, images=_GATE_IMAGES, pixels=_GATE_PIXELS)
+    return _gate(side, small(shape), precision, device)
+
+
+@cache
+@without_search()
+def _gate(side: str, shape: Shape, precision: str, device: str) -> dict[str, Any]:
+    """Once for all shapes that are alike when they are small."""
     torch.manual_seed(0)
-    layer = make(side, small)
+    layer = make(side, shape)
     state = layer.state_dict()
     if "scale.running_c" in state:
         state["scale.running_c"].fill_(1.0)  # where it bends: from the large value it starts at, phi looks linear
-    exact = make(side, small, backend="reference")
+    exact = make(side, shape, backend="reference")
     exact.load_state_dict(state)
-    input = torch.randn(small.input_size).to(dtype_of(precision))
+    input = torch.randn(shape.input_size).to(dtype_of(precision))
     expected = _answers(exact.double().to(device), input.double().to(device), "fp32")
     errors = [
         float((answer.double() - right).norm() / right.norm())
@@ -124,6 +135,7 @@ def compare(
     precision: str,
     modes: Sequence[str],
     turns: int,
+    slow: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Measure the sides that passed their gates; see `xcnorm.bench.timing.race`.
 
@@ -136,13 +148,14 @@ def compare(
         precision: That of all sides.
         modes: Those of all sides.
         turns: How often each is timed.
+        slow: Sides that are timed less often.
 
     Returns:
         A row for each side, the refused ones too.
     """
     passed = [side for side in sides if side not in gates or gates[side]["passed"]]
     modules = {side: ready(build(side), inputs[0].device.type) for side in passed}
-    found = race(modules, inputs, precision, modes, turns)
+    found = race(modules, inputs, precision, modes, turns, slow)
     nothing: dict[str, Any] = {"memory_mib": None, "times": {}}
     return [
         {"case": case, "precision": precision, "side": side, "gate": gates.get(side), **found.get(side, nothing)}

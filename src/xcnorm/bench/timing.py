@@ -10,7 +10,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
@@ -83,16 +83,25 @@ def rotating_inputs(shape: tuple[int, ...], precision: str, device: str, *, grad
         device: ``"cpu"`` or ``"cuda"``.
         gradient: Whether a step wants their gradients.
     """
-    memory = torch.channels_last if device == "cuda" else torch.contiguous_format
-    first = torch.randn(shape, device=device).to(dtype_of(precision), memory_format=memory)
+    first = one_input(shape, precision, device, gradient=gradient)
     count = min(8, max(2, math.ceil(_CACHE / first.nbytes)))
-    return [first.requires_grad_(gradient)] + [
-        torch.randn_like(first).requires_grad_(gradient) for _ in range(count - 1)
-    ]
+    return [first] + [torch.randn_like(first).requires_grad_(gradient) for _ in range(count - 1)]
+
+
+def one_input(shape: tuple[int, ...], precision: str, device: str, *, gradient: bool) -> Tensor:
+    """One of `rotating_inputs`."""
+    memory = torch.channels_last if device == "cuda" else torch.contiguous_format
+    input = torch.randn(shape, device=device).to(dtype_of(precision), memory_format=memory)
+    return input.requires_grad_(gradient)
 
 
 def race(
-    modules: Mapping[str, nn.Module], inputs: Sequence[Tensor], precision: str, modes: Sequence[str], turns: int
+    modules: Mapping[str, nn.Module],
+    inputs: Sequence[Tensor],
+    precision: str,
+    modes: Sequence[str],
+    turns: int,
+    slow: Collection[str] = (),
 ) -> dict[str, dict[str, Any]]:
     """Measure modules beside each other.
 
@@ -102,6 +111,7 @@ def race(
         precision: One of `PRECISIONS`.
         modes: Some of `MODES`.
         turns: How often each is timed.
+        slow: Names of those so much slower that two turns and inputs are enough.
 
     Returns:
         By name ``memory_mib``, of a training step in eager mode; and ``times``, by mode and quantity, the quartiles in
@@ -119,7 +129,8 @@ def race(
                 for name, module in modules.items()
                 for quantity, step in make_steps(module, inputs[0], precision, mode).items()
             }
-            timed = take_turns(steps, inputs, mode, turns)
+            timed = take_turns({key: steps[key] for key in steps if key[0] not in slow}, inputs, mode, turns)
+            timed |= take_turns({key: steps[key] for key in steps if key[0] in slow}, inputs[:2], mode, min(turns, 2))
         for (name, quantity), quartiles in timed.items():
             found[name]["times"].setdefault(mode, {})[quantity] = quartiles
         for side in found.values():

@@ -1,6 +1,7 @@
 """`xcnorm bench`."""
 
 import json as json_format
+import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -221,9 +222,10 @@ def _compare(
     if out is not None:
         out.open("a").close()  # a file that cannot be written should not cost the measurement first
     progress = _output.progress()
+    start = time.monotonic()
 
     def done(line: str) -> None:
-        progress.print(line, soft_wrap=True)
+        progress.print(f"{time.monotonic() - start:5.0f} s  {line}", soft_wrap=True)
 
     def keep(result: dict[str, Any]) -> None:
         if out is not None:

@@ -5,24 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from xcnorm.errors import UserError
+from xcnorm.folders import as_path, cache_root
+
+__all__ = ["cache_root", "data_root"]
 
 
 def data_root(given: Path | str | None = None) -> Path:
     """The folder that holds the data: the one given, else ``XCNORM_DATA``, else one below the user's cache folder."""
-    return _path(given or os.environ.get("XCNORM_DATA") or cache_root() / "data")
-
-
-def cache_root() -> Path:
-    """The folder for what can be made again, such as decoded pictures.
-
-    It is named by ``XCNORM_CACHE``; unless that is set, it is ``xcnorm`` below the user's cache folder.
-    """
-    return _path(os.environ.get("XCNORM_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "xcnorm")
-
-
-def _path(chosen: Path | str) -> Path:
-    try:
-        return Path(chosen).expanduser()
-    except RuntimeError as error:  # of whom there is no home
-        raise UserError(f"{chosen} is nobody's folder; write the path in full") from error
+    return as_path(given or os.environ.get("XCNORM_DATA") or cache_root() / "data")

@@ -112,15 +112,16 @@ class XCNormLayer(nn.Module):
             weight, spec = self.weight.to(dtype), self.correlation
             backend, _ = ops.choose(input, spec, self.backend)
             positions = math.prod(spec.outputs(input.shape[2:]))
-            finish = None if backend.respond is None else self.stages.finish(input.shape[0], positions)
+            finish = None if backend.respond is None else self.stages.finish(input.shape[0], positions, self.scale)
             if backend.respond is not None and finish is not None:
                 response = backend.respond(input, weight, c, spec, finish, compute_dtype)
-                self.stages.track(response)
-                output, deviation = response.output, response.deviation
+                output, deviation, tracked = response.output, response.deviation, response.tracked
+                if not tracked:
+                    self.stages.track(response)
             else:
                 similarity = backend.similarity(input.to(dtype), weight, c, spec, compute_dtype)
-                output, deviation = self.stages(similarity), similarity.deviation
-            if self.scale is not None:
+                output, deviation, tracked = self.stages(similarity), similarity.deviation, False
+            if self.scale is not None and not tracked:
                 self.scale.update(deviation)
         return output.to(compute_dtype)
 

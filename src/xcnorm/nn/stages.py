@@ -13,8 +13,8 @@ import xcnorm.functional as xf
 from xcnorm.nn.norm import InstanceNorm, make_norm
 from xcnorm.nn.options import Options
 from xcnorm.ops import Finish, Response, Similarity
+from xcnorm.ops.finish import TAU_MINIMUM, Averages, exponent
 
-_TAU_MINIMUM = 0.5
 _MASK_BIAS = 2.0
 
 
@@ -109,7 +109,7 @@ class Stages(nn.Module):
         if self.raw_tau is not None:
             assert self.options.tau != "none"
             tau = self.options.tau
-            nn.init.constant_(self.raw_tau, inverse_softplus(tau - _TAU_MINIMUM))
+            nn.init.constant_(self.raw_tau, inverse_softplus(tau - TAU_MINIMUM))
         if self.gain is not None:
             # Unrelated patches have an NCC of deviation 1 / sqrt(alpha).
             before = self.options.gain == "before_norm"
@@ -118,7 +118,7 @@ class Stages(nn.Module):
     @property
     def tau(self) -> Tensor | None:
         """The sharpening exponent, kept above 0.5 where its slope stays usable; None if it is off."""
-        return None if self.raw_tau is None else _TAU_MINIMUM + F.softplus(self.raw_tau)
+        return None if self.raw_tau is None else exponent(self.raw_tau)
 
     def forward(self, similarity: Similarity) -> Tensor:
         """Run the stages that are on, in the paper's order."""
@@ -138,7 +138,7 @@ class Stages(nn.Module):
             output = xf.gain(output, self.gain.to(dtype))
         return output
 
-    def finish(self, images: int, positions: int) -> Finish | None:
+    def finish(self, images: int, positions: int, scale: RobustScale | None = None) -> Finish | None:
         """The stages as a fused backend takes them; None if it has to leave them to `forward`.
 
         A backend pools positions and, in one process, images; it cannot speak to other processes as a synchronised
@@ -147,8 +147,9 @@ class Stages(nn.Module):
         Args:
             images: Of the batch.
             positions: Of an image's output.
+            scale: Of the layer's robust function; None without one.
         """
-        norm, options, tau = self.norm, self.options, self.tau
+        norm, options = self.norm, self.options
         mean = variance = None
         eps = 0.0
         if type(norm) is nn.Identity or (type(norm) is InstanceNorm and positions == 1):
@@ -166,7 +167,7 @@ class Stages(nn.Module):
             return None
         return Finish(
             rectify=options.rectify,
-            tau=None if tau is None else tau.float(),
+            raw_tau=None if self.raw_tau is None else self.raw_tau.float(),
             gain=None if self.gain is None else self.gain.float(),
             gain_after=options.gain == "after_norm",
             mask=None if self.mask is None else (self.mask.weight.float(), self.mask.bias.float()),
@@ -174,7 +175,25 @@ class Stages(nn.Module):
             mean=mean,
             variance=variance,
             eps=eps,
+            averages=self._averages(scale),
         )
+
+    def _averages(self, scale: RobustScale | None) -> Averages | None:
+        """What a training step moves; nothing here if the scale speaks to other processes."""
+        if scale is not None and type(scale) is not RobustScale:
+            return None
+        norm = self.norm
+        if not isinstance(norm, _BatchNorm) or not norm.training or norm.running_mean is None:
+            mean = variance = batches = None
+            momentum = 0.0
+        else:
+            mean, variance, batches = norm.running_mean, norm.running_var, norm.num_batches_tracked
+            assert norm.momentum is not None
+            momentum = norm.momentum
+        c = scale.running_c if scale is not None and scale.training and scale.options.scale == "ema" else None
+        if mean is None and c is None:
+            return None
+        return Averages(mean, variance, batches, momentum, c, self.options.momentum)
 
     def track(self, response: Response) -> None:
         """Move the norm's averages towards a batch's statistics, as torch's batch norm does."""

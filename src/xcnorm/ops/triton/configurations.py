@@ -34,12 +34,13 @@ class Block(NamedTuple):
     registers: int | None = None
 
 
-def forward(g: Geometry, dtype: torch.dtype) -> Block:
-    """For the correlation itself: rows are patches, columns filters."""
+def forward(g: Geometry, dtype: torch.dtype, input: torch.dtype) -> Block:
+    """For the correlation itself, by the dtypes of product and input: rows are patches, columns filters."""
     columns = _power(g.filters_per_group, 16, 128)
     short = dtype == torch.float32 and (columns < 128 or g.taps == 1)
     registers = 128 if columns < 128 else 168 if g.taps == 1 else None
-    return Block(64, columns, _depth(g, 32 if short else 64), 4, 3, position_major(g), registers)
+    stages = 1 if _scattered(g, input) else 3
+    return Block(64, columns, _depth(g, 32 if short else 64), 4, stages, position_major(g), registers)
 
 
 def input_gradient(g: Geometry, dtype: torch.dtype) -> Block:
@@ -51,20 +52,31 @@ def input_gradient(g: Geometry, dtype: torch.dtype) -> Block:
     return Block(64, columns, depth, 4, stages, position_major(g), None if wide else 168)
 
 
-def weight_gradient(g: Geometry, dtype: torch.dtype) -> tuple[Block, int]:
+def weight_gradient(g: Geometry, dtype: torch.dtype, input: torch.dtype) -> tuple[Block, int]:
     """For the gradient of the filters: rows are filters, columns values of a patch; and in how many parts."""
     single = dtype == torch.float32
     rows = _power(g.filters_per_group, 16, 128)
     wide = rows == 128 and g.channels_per_group % 128 == 0 and (single or g.images >= 128)
     fits = (size for size in (128 if wide else 64, 32) if g.channels_per_group % size == 0)
     columns = next(fits, _power(g.alpha, 16, 64))
-    depth = 32 if single else 128 if rows < 128 and g.images >= 128 else 64
+    scattered = _scattered(g, input)
+    depth = 32 if single and not scattered else 128 if not single and rows < 128 and g.images >= 128 else 64
     blocks = triton.cdiv(g.filters_per_group, rows) * triton.cdiv(g.alpha, columns) * g.groups
     steps = row_blocks(g.images, g.positions, depth, position_major(g))
-    resident = 2 if wide else 4 if single and rows < 128 else 3  # programs on a multiprocessor at a time
+    # Programs on a multiprocessor at a time.
+    resident = 2 if wide else 4 if single and rows < 128 and not scattered else 3
     parts = max(1, min(resident * _PROCESSORS // blocks, steps // 8))
-    stages = 2 if depth == 128 or (wide and not single) else 3
+    stages = 1 if scattered else 2 if depth == 128 or (wide and not single) else 3
     return Block(rows, columns, depth, 8 if wide else 4, stages, position_major(g), 128 if wide else None), parts
+
+
+def _scattered(g: Geometry, input: torch.dtype) -> bool:
+    """Whether a patch is gathered value by value, from float32 maps of a few channels.
+
+    The compiler would send every single value of 4 bytes through shared memory, stages ahead, in more instructions than
+    the loads themselves take; shorter values it cannot send and loads as they are needed.
+    """
+    return input == torch.float32 and g.channels_per_group < 16
 
 
 def _power(size: int, low: int, high: int) -> int:

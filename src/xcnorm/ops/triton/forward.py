@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from xcnorm.ops.triton import configurations
+from xcnorm.ops.triton.autotune import tuned
 from xcnorm.ops.triton.geometry import Geometry, kernel, place, row_blocks, source
 from xcnorm.ops.triton.precision import FILTER_UNIT, PATCH_UNIT, operand
 from xcnorm.ops.triton.robust import bend, standardise
@@ -28,7 +29,7 @@ def correlate(
     eps: float,
     dtype: torch.dtype,
     precision: str,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """Numerator and divisor of the similarity.
 
     Args:
@@ -47,33 +48,40 @@ def correlate(
         precision: Of the product.
 
     Returns:
-        ``(N, positions, C_out)`` in ``dtype`` and ``(N, positions, groups)`` in float32. Without a robust
-        function the patch is divided by its deviation, so that float16 can hold the product.
+        ``(N, positions, C_out)`` in ``dtype`` and ``(N, positions, groups)`` in float32; with a robust function also
+        the physical norm of the bent patches, which is the divisor times their scale. Without one the patch is divided
+        by its deviation, so that float16 can hold the product.
     """
     product = input.new_empty((g.images, g.positions, g.out_channels), dtype=dtype)
     norm = input.new_empty((g.images, g.positions, g.groups), dtype=torch.float32)
+    physical = torch.empty_like(norm) if robust else None
     if not g.images:
-        return product, norm
-    block = configurations.forward(g, dtype)
-    rows = row_blocks(g.images, g.positions, block.rows, block.position_major)
-    grid = (rows * triton.cdiv(g.filters_per_group, block.columns), g.groups)
-    _correlate[grid](
-        input, filters, mean if moments is None else moments, mean, deviation, mean if c is None else c, product, norm,
-        eps,
-        g.images, g.height, g.width, g.channels, g.out_height, g.out_width, g.out_channels, g.groups,
-        g.kernel_height, g.kernel_width, g.stride_height, g.stride_width, g.dilation_height, g.dilation_width,
-        g.top, g.left, g.channels_per_group, g.filters_per_group,
-        ROBUST=robust or "none", PER_PATCH=per_patch, PADDING=padding_mode, PRECISION=precision,
-        RAW=moments is not None, POSITION_MAJOR=block.position_major, TAPPED=g.channels_per_group % block.depth == 0,
-        ROWS=block.rows, COLUMNS=block.columns, DEPTH=block.depth,
-        num_warps=block.warps, num_stages=block.stages, maxnreg=block.registers,
-    )  # fmt: skip
-    return product, norm
+        return product, norm, physical
+
+    def run(block: configurations.Block) -> None:
+        rows = row_blocks(g.images, g.positions, block.rows, block.position_major)
+        grid = (rows * triton.cdiv(g.filters_per_group, block.columns), g.groups)
+        _correlate[grid](
+            input, filters, mean if moments is None else moments, mean, deviation, mean if c is None else c,
+            product, norm, physical, eps,
+            g.images, g.height, g.width, g.channels, g.out_height, g.out_width, g.out_channels, g.groups,
+            g.kernel_height, g.kernel_width, g.stride_height, g.stride_width, g.dilation_height, g.dilation_width,
+            g.top, g.left, g.channels_per_group, g.filters_per_group,
+            ROBUST=robust or "none", PER_PATCH=per_patch, PADDING=padding_mode, PRECISION=precision,
+            RAW=moments is not None, POSITION_MAJOR=block.position_major,
+            TAPPED=g.channels_per_group % block.depth == 0,
+            ROWS=block.rows, COLUMNS=block.columns, DEPTH=block.depth,
+            num_warps=block.warps, num_stages=block.stages, maxnreg=block.registers,
+        )  # fmt: skip
+
+    options = (dtype, input.dtype, precision, padding_mode, robust, per_patch, moments is None)
+    run(tuned("forward", configurations.forward(g, dtype, input.dtype), g, options, run))
+    return product, norm, physical
 
 
 @kernel
 def _correlate(
-    input, filters, moments, mean, deviation, c, product, norm, eps,
+    input, filters, moments, mean, deviation, c, product, norm, physical, eps,
     images, height, width, channels, out_height, out_width, out_channels, groups,
     kernel_height, kernel_width, stride_height, stride_width, dilation_height, dilation_width,
     top, left, channels_per_group, filters_per_group,
@@ -178,4 +186,7 @@ def _correlate(
         if ROBUST != "none":
             at_floor, _ = bend(tl.minimum(rate, 0.5), ROBUST, True)
             squares = tl.sum(energy, 1) + size * eps * at_floor * at_floor
-        tl.store(norm + (image * positions + position) * groups + group, tl.sqrt(squares), mask=there)
+        at = (image * positions + position) * groups + group
+        tl.store(norm + at, tl.sqrt(squares), mask=there)
+        if physical is not None:
+            tl.store(physical + at, tl.sqrt(squares) / rate, mask=there)

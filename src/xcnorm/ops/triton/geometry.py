@@ -11,6 +11,9 @@ import triton.language as tl
 
 from xcnorm.ops.correlation import Correlation
 
+SIDE = 16
+"""Images, and positions, of a program that goes from one order of both to the other."""
+
 
 class Geometry(NamedTuple):
     """The integers that all kernels share, in the order in which they take them.
@@ -79,7 +82,7 @@ def geometry(shape: tuple[int, ...], out_channels: int, spec: Correlation) -> Ge
 # Numbers that change from layer to layer and speed nothing up by being known: not worth compiling a kernel anew for.
 _FREE = (
     "height", "width", "out_height", "out_width", "extent_height", "extent_width", "top", "bottom", "left", "right",
-    "border_top", "border_left", "steps", "steps_of_part", "parts", "maxima_count",
+    "border_top", "border_left", "steps", "steps_of_part", "parts", "maxima_count", "patches", "positions",
 )  # fmt: skip
 
 
@@ -87,6 +90,11 @@ def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function of a geometry, once for all its sizes."""
     parameters = inspect.signature(function).parameters
     return triton.jit(function, do_not_specialize=[name for name in _FREE if name in parameters])
+
+
+def both_orders_grid(images: int, positions: int, groups: int) -> tuple[int, int]:
+    """Of kernels that have a tile of images by positions: what lies image by image meets what lies by positions."""
+    return triton.cdiv(images, SIDE) * triton.cdiv(positions, SIDE), groups
 
 
 def row_blocks(images: int, positions: int, rows: int, position_major: bool) -> int:
@@ -119,6 +127,18 @@ def place(block, images, positions, width, ROWS: tl.constexpr, POSITION_MAJOR: t
         image = row // positions
         position = row % positions
     return image.to(tl.int64), position, position // width, position % width, there
+
+
+@triton.jit
+def both_orders(images, positions, groups, SIDE: tl.constexpr):
+    """A tile of images by positions: both, where it lies image by image and position by position, and what exists."""
+    blocks = tl.cdiv(positions, SIDE)
+    group = tl.program_id(1)
+    image = (tl.program_id(0) // blocks * SIDE + tl.arange(0, SIDE)).to(tl.int64)[:, None]
+    position = (tl.program_id(0) % blocks * SIDE + tl.arange(0, SIDE))[None, :]
+    by_image = (image * positions + position) * groups + group
+    by_position = (group.to(tl.int64) * positions + position) * images + image
+    return image, position, by_image, by_position, (image < images) & (position < positions)
 
 
 @triton.jit

@@ -13,10 +13,11 @@ import triton.language as tl
 from torch import Tensor
 
 from xcnorm.ops.triton import configurations
+from xcnorm.ops.triton.autotune import tuned
 from xcnorm.ops.triton.geometry import Geometry, kernel, mirrored, place, reaching, row_blocks, some
 from xcnorm.ops.triton.precision import FILTER_UNIT, PROGRAMS, gradient_unit, operand
 from xcnorm.ops.triton.robust import bend, standardise
-from xcnorm.ops.triton.statistics import Shares, gather_shares
+from xcnorm.ops.triton.shares import Shares, gather_shares
 
 
 def input_gradient(
@@ -60,8 +61,8 @@ def input_gradient(
         ``(N, H, W, C)`` in the input's dtype; and, with a robust function, ``(2, parts, groups, positions, images)``,
         whose sum over parts is, for each patch, the sum of the gradients of its values t, and of their products with t.
     """
-    block = configurations.input_gradient(g, gradient.dtype)
-    parts = triton.cdiv(g.channels_per_group, block.columns) * g.taps if robust else 0
+    default = configurations.input_gradient(g, gradient.dtype)
+    parts = triton.cdiv(g.channels_per_group, default.columns) * g.taps if robust else 0
     sums = mean.new_empty((2, parts, g.groups, g.positions, g.images))
     result = torch.empty_like(input)
     if not g.images:
@@ -69,8 +70,6 @@ def input_gradient(
     # Padding zeros are pixels that nobody asks the gradient of, but a robust patch's mean reaches them too.
     border = (g.top, g.bottom, g.left, g.right) if robust and padding_mode == "zeros" else (0, 0, 0, 0)
     extent = (g.height + border[0] + border[1], g.width + border[2] + border[3])
-    rows = row_blocks(g.images, extent[0] * extent[1], block.rows, block.position_major)
-    grid = (rows * triton.cdiv(g.channels_per_group, block.columns), g.groups)
     size = g.taps * g.channels_per_group
     strides = (size, g.channels_per_group, 1)  # of filter, kernel offset and channel
     if filters.dtype == torch.float32 and moments is None:
@@ -78,21 +77,28 @@ def input_gradient(
         filters = filters.unflatten(0, (g.groups, -1)).permute(0, 2, 3, 1).contiguous()
         strides = (1, g.channels_per_group * g.filters_per_group, g.filters_per_group)
     unused = mean
-    _input_gradient[grid](
-        gradient, maxima, maxima.numel(), input, filters, unused if moments is None else moments, mean, deviation,
-        shares.constant if shares else unused, shares.slope if shares else unused,
-        unused if c is None else c, unused if pull is None else pull, sums, result,
-        g.images, g.height, g.width, g.channels, g.out_height, g.out_width, g.out_channels, g.groups,
-        g.kernel_height, g.kernel_width, g.stride_height, g.stride_width, g.dilation_height, g.dilation_width,
-        g.top, g.bottom, g.left, g.right, g.channels_per_group, g.filters_per_group,
-        border[0], border[2], extent[0], extent[1], *strides,
-        ROBUST=robust or "none", PER_PATCH=per_patch, PADDING=padding_mode,
-        PRECISION=precision, PROGRAMS=PROGRAMS, POSITION_MAJOR=block.position_major,
-        RAW=moments is not None, EVEN=g.filters_per_group % block.depth == 0,
-        FULL=g.channels_per_group % block.columns == 0,
-        ROWS=block.rows, COLUMNS=block.columns, DEPTH=block.depth,
-        num_warps=block.warps, num_stages=block.stages, maxnreg=block.registers,
-    )  # fmt: skip
+
+    def run(block: configurations.Block) -> None:
+        rows = row_blocks(g.images, extent[0] * extent[1], block.rows, block.position_major)
+        grid = (rows * triton.cdiv(g.channels_per_group, block.columns), g.groups)
+        _input_gradient[grid](
+            gradient, maxima, maxima.numel(), input, filters, unused if moments is None else moments, mean, deviation,
+            shares.constant if shares else unused, shares.slope if shares else unused,
+            unused if c is None else c, unused if pull is None else pull, sums, result,
+            g.images, g.height, g.width, g.channels, g.out_height, g.out_width, g.out_channels, g.groups,
+            g.kernel_height, g.kernel_width, g.stride_height, g.stride_width, g.dilation_height, g.dilation_width,
+            g.top, g.bottom, g.left, g.right, g.channels_per_group, g.filters_per_group,
+            border[0], border[2], extent[0], extent[1], *strides,
+            ROBUST=robust or "none", PER_PATCH=per_patch, PADDING=padding_mode,
+            PRECISION=precision, PROGRAMS=PROGRAMS, POSITION_MAJOR=block.position_major,
+            RAW=moments is not None, EVEN=g.filters_per_group % block.depth == 0,
+            FULL=g.channels_per_group % block.columns == 0,
+            ROWS=block.rows, COLUMNS=block.columns, DEPTH=block.depth,
+            num_warps=block.warps, num_stages=block.stages, maxnreg=block.registers,
+        )  # fmt: skip
+
+    options = (gradient.dtype, input.dtype, precision, padding_mode, robust, per_patch, moments is None)
+    run(tuned("input gradient", default, g, options, run))
     return result, sums
 
 

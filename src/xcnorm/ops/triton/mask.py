@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from xcnorm.ops.triton.finish.merge import ADDED, NEIGHBOURS, add, sum_programs
 from xcnorm.ops.triton.geometry import source
 
 _BLOCK = 256  # pixels of a program
@@ -54,17 +55,22 @@ def mask_backward(
     """
     _, height, width, groups = norm.shape
     pixels = norm.numel() // groups
-    grid = (triton.cdiv(pixels, _BLOCK), groups)
-    dnorm = torch.empty_like(norm)
-    dlogit = torch.empty_like(norm)
-    dweight = weight.new_empty((grid[0], *weight.shape))
-    dbias = bias.new_empty((grid[0], *bias.shape))
-    if pixels:
-        sizes = (1 / math.sqrt(alpha), pixels, height, width, groups)
-        options = {"TALL": weight.shape[1], "WIDE": weight.shape[2], "BLOCK": _BLOCK}
-        _backward[grid](dfactor.contiguous(), norm, weight, bias, dlogit, dnorm, dweight, dbias, *sizes, **options)
-        _spread[grid](dlogit, weight, dnorm, *sizes, **options)
-    return dnorm, dweight.sum(0), dbias.sum(0)
+    if not pixels:
+        return torch.empty_like(norm), torch.zeros_like(weight), torch.zeros_like(bias)
+    dnorm, dlogit = (torch.empty_like(norm) for _ in range(2))
+    dweight, dbias = torch.empty_like(weight), torch.empty_like(bias)
+    programs = triton.cdiv(pixels, _BLOCK)
+    dweights, dbiases = (tensor.new_empty((programs, *tensor.shape)) for tensor in (weight, bias))
+    sizes = (1 / math.sqrt(alpha), pixels, height, width, groups)
+    options = {"TALL": weight.shape[1], "WIDE": weight.shape[2], "BLOCK": _BLOCK}
+    _backward[(programs, groups)](
+        dfactor.contiguous(), norm, weight, bias, dlogit, dnorm, dweights, dbiases, *sizes, **options
+    )
+    adding = sum_programs(weight.numel()) + sum_programs(groups)
+    _spread[(programs + triton.cdiv(adding, groups), groups)](
+        dlogit, weight, dnorm, dweights, dweight, dbiases, dbias, programs, *sizes, **options
+    )
+    return dnorm, dweight, dbias
 
 
 @triton.jit
@@ -128,15 +134,29 @@ def _backward(
             tl.store(dweight + (part * TALL + i) * WIDE + j, tl.sum(slope * near) * scale)
 
 
-@triton.jit(do_not_specialize=["pixels"])
+@triton.jit(do_not_specialize=["pixels", "programs"])
 def _spread(
+    dlogit, weight, dnorm, dweights, dweight, dbiases, dbias, programs, scale, pixels, height, width, groups,
+    TALL: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Add the gradient of norm through the mask; in programs after those, add up the gradients of the parameters."""
+    if tl.program_id(0) < programs:
+        _spread_norm(dlogit, weight, dnorm, scale, pixels, height, width, groups, TALL, WIDE, BLOCK)
+    else:
+        block = (tl.program_id(0) - programs) * groups + tl.program_id(1)
+        for_weight = tl.cdiv(groups * TALL * WIDE, NEIGHBOURS)
+        if block < for_weight:
+            add(dweights, dweight, programs, groups * TALL * WIDE, block, None, ADDED // NEIGHBOURS)
+        else:
+            add(dbiases, dbias, programs, groups, block - for_weight, None, ADDED // NEIGHBOURS)
+
+
+@triton.jit
+def _spread_norm(
     dlogit, weight, dnorm, scale, pixels, height, width, groups,
     TALL: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Add the gradient of norm through the mask.
-
-    Each pixel gathers what the outputs around it send back, to itself or, at a border, to its copies beyond it.
-    """
+    """Each pixel gathers what the outputs around it send back, to itself or, at a border, to its copies beyond it."""
     pixel, y, x, there = _pixels(pixels, height, width, BLOCK)
     group = tl.program_id(1)
     taps = weight + group * TALL * WIDE

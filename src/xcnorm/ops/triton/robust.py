@@ -29,11 +29,11 @@ def bend(t, ROBUST: tl.constexpr, EXACT: tl.constexpr):
         slope = tl.full(t.shape, 1.0, tl.float32)
     elif ROBUST == "welsch":
         bell = tl.exp2(square * _HALF_LOG2E)
-        h = _one_minus(bell, 0.5 * square, EXACT)
+        h = _one_minus(bell, square, EXACT)
         slope = t * bell
     elif ROBUST == "welsch_signed":
         bell = tl.exp2(square * _HALF_LOG2E)
-        h = _one_minus(bell, 0.5 * square, EXACT)
+        h = _one_minus(bell, square, EXACT)
         h = tl.where(t < 0, -h, h)
         slope = tl.abs(t) * bell
     elif ROBUST == "welsch_influence":
@@ -56,12 +56,13 @@ def bend(t, ROBUST: tl.constexpr, EXACT: tl.constexpr):
 
 
 @triton.jit
-def _one_minus(bell, y, EXACT: tl.constexpr):
-    """``1 - exp(-y)``, precise where y is small: that is where training starts, with c much larger than z."""
+def _one_minus(bell, square, EXACT: tl.constexpr):
+    """``1 - exp(-square / 2)``, precise where that is small: there training starts, with c much larger than z."""
     if EXACT:
+        y = 0.5 * square
         near = y < 0.1
         series = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4 * (1 - y / 5))))
-    else:  # to the 11 bits that are left of it in a product
-        near = y < 0.015625
-        series = y - 0.5 * y * y
+    else:  # to the 11 bits that are left of it in a product, in as few instructions as there are
+        near = square < 0.03125
+        series = square * (0.5 - 0.125 * square)
     return tl.where(near, series, 1 - bell)

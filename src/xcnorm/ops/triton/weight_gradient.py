@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from xcnorm.ops.triton import configurations
+from xcnorm.ops.triton.autotune import tuned
 from xcnorm.ops.triton.geometry import Geometry, kernel, place, row_blocks, source
 from xcnorm.ops.triton.precision import PATCH_UNIT, PROGRAMS, gradient_unit, operand
 from xcnorm.ops.triton.robust import bend, standardise
@@ -42,30 +43,35 @@ def weight_gradient(
         per_patch: Whether c is a multiple of the patch's deviation.
         precision: Of the product.
     """
-    block, parts = configurations.weight_gradient(g, gradient.dtype)
     if not g.images:
         return input.new_zeros((1, g.out_channels, g.taps, g.channels_per_group), dtype=torch.float32)
-    result = input.new_empty((parts, g.out_channels, g.taps, g.channels_per_group), dtype=torch.float32)
-    steps = row_blocks(g.images, g.positions, block.depth, block.position_major)
-    grid = (
-        triton.cdiv(g.filters_per_group, block.rows) * triton.cdiv(g.alpha, block.columns),
-        parts,
-        g.groups,
-    )
-    _weight_gradient[grid](
-        gradient, maxima, maxima.numel(), input, mean, deviation, mean if c is None else c, result,
-        steps, triton.cdiv(steps, parts),
-        g.images, g.height, g.width, g.channels, g.out_height, g.out_width, g.out_channels,
-        g.kernel_height, g.kernel_width, g.stride_height, g.stride_width, g.dilation_height, g.dilation_width,
-        g.top, g.left, g.channels_per_group, g.filters_per_group,
-        ROBUST=robust or "none", PER_PATCH=per_patch, PADDING=padding_mode,
-        PRECISION=precision, PROGRAMS=PROGRAMS, POSITION_MAJOR=block.position_major,
-        TAPPED=g.channels_per_group % block.columns == 0,
-        VECTOR=next(size for size in (16, 8, 4, 2, 1) if g.channels_per_group % size == 0),
-        ROWS=block.rows, COLUMNS=block.columns, DEPTH=block.depth,
-        num_warps=block.warps, num_stages=block.stages, maxnreg=block.registers,
-    )  # fmt: skip
-    return result
+    default, parts = configurations.weight_gradient(g, gradient.dtype, input.dtype)
+
+    def run(block: configurations.Block) -> Tensor:
+        result = input.new_empty((parts, g.out_channels, g.taps, g.channels_per_group), dtype=torch.float32)
+        steps = row_blocks(g.images, g.positions, block.depth, block.position_major)
+        grid = (
+            triton.cdiv(g.filters_per_group, block.rows) * triton.cdiv(g.alpha, block.columns),
+            parts,
+            g.groups,
+        )
+        _weight_gradient[grid](
+            gradient, maxima, maxima.numel(), input, mean, deviation, mean if c is None else c, result,
+            steps, triton.cdiv(steps, parts),
+            g.images, g.height, g.width, g.channels, g.out_height, g.out_width, g.out_channels,
+            g.kernel_height, g.kernel_width, g.stride_height, g.stride_width, g.dilation_height, g.dilation_width,
+            g.top, g.left, g.channels_per_group, g.filters_per_group,
+            ROBUST=robust or "none", PER_PATCH=per_patch, PADDING=padding_mode,
+            PRECISION=precision, PROGRAMS=PROGRAMS, POSITION_MAJOR=block.position_major,
+            TAPPED=g.channels_per_group % block.columns == 0,
+            VECTOR=next(size for size in (16, 8, 4, 2, 1) if g.channels_per_group % size == 0),
+            ROWS=block.rows, COLUMNS=block.columns, DEPTH=block.depth,
+            num_warps=block.warps, num_stages=block.stages, maxnreg=block.registers,
+        )  # fmt: skip
+        return result
+
+    options = (gradient.dtype, input.dtype, precision, padding_mode, robust, per_patch)
+    return run(tuned("weight gradient", default, g, options, run))
 
 
 @kernel

@@ -20,7 +20,8 @@ _SPEC = (
 
 @define(
     "correlate",
-    f"(Tensor input, Tensor weight, Tensor? c, {_SPEC}) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    f"(Tensor input, Tensor weight, Tensor? c, {_SPEC})"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def correlate(
     input: Tensor,
@@ -47,8 +48,9 @@ def correlate(
     may be that of the patch over its deviation.
 
     Returns:
-        Numerator ``(N, positions, C_out)`` in ``dtype``; divisor ``(N, positions, groups)``; deviation and mean of the
-        patches, ``(groups, positions, images)``; and the filters as the backward wants them.
+        Numerator ``(N, positions, C_out)`` in ``dtype``; divisor ``(N, positions, groups)``; deviation of the patches,
+        ``(groups, positions, images)``; their norm, after phi if there is one, like the divisor, or empty where it is
+        the divisor; partial sums of the deviation; and what the backward wants: mean of the patches, and the filters.
     """
     from xcnorm.ops.triton import convolution, forward, statistics, weights
     from xcnorm.ops.triton.geometry import geometry
@@ -59,18 +61,20 @@ def correlate(
     # A convolution rounds its factors by itself, if it does.
     filters, moments = weights.normalise_filters(weight, dtype, "ieee" if plain else precision, write=bool(kernel))
     copied = plain and convolution.needs_copy(g, padding_mode)
-    mean, deviation, norm, padded = statistics.patch_statistics(
+    mean, deviation, sums, physical, padded = statistics.patch_statistics(
         input, g, padding_mode, eps, copy=dtype if copied else None
     )
     if plain:
         product = convolution.convolve(padded, filters, g, copied=copied)
+        norm, physical = physical, physical.new_empty(0)
     else:
-        product, norm = forward.correlate(
+        product, norm, bent = forward.correlate(
             input, filters if kernel else weight, None if kernel else moments, mean, deviation, c, g,
             padding_mode=padding_mode, robust=spec.robust, per_patch=per_patch, eps=eps, dtype=dtype,
             precision=precision,
         )  # fmt: skip
-    return product, norm, deviation, mean, filters, moments
+        physical = physical if bent is None else bent
+    return product, norm, deviation, physical, sums, mean, filters, moments
 
 
 @correlate.register_fake
@@ -85,6 +89,8 @@ def _(input, weight, c, *settings):  # type: ignore[no-untyped-def]
         full((images, positions, filters), dtype=dtype),
         full((images, positions, groups), dtype=torch.float32),
         full((groups, positions, images), dtype=torch.float32),
+        full(0 if fits_convolution(spec, dtype, precision) else (images, positions, groups), dtype=torch.float32),
+        full((images + 15) // 16 * ((positions + 15) // 16) * groups, dtype=torch.float32),  # see `both_orders_grid`
         full((groups, positions, images), dtype=torch.float32),
         full((filters, taps, channels) if kernel else 0, dtype=torch.float16 if precision == "half" else dtype),
         full((2, filters), dtype=torch.float32),
@@ -93,7 +99,8 @@ def _(input, weight, c, *settings):  # type: ignore[no-untyped-def]
 
 @define(
     "correlate_backward",
-    "(Tensor grad_product, Tensor grad_norm, Tensor? grad_deviation, Tensor input, Tensor weight, Tensor? c, "
+    "(Tensor grad_product, Tensor grad_norm, Tensor? grad_deviation, Tensor? grad_physical, "
+    "Tensor input, Tensor weight, Tensor? c, "
     "Tensor norm, Tensor deviation, Tensor mean, Tensor filters, Tensor moments, "
     f"bool of_input, bool of_weight, bool of_c, {_SPEC}) -> (Tensor, Tensor, Tensor)",
 )
@@ -101,6 +108,7 @@ def correlate_backward(
     grad_product: Tensor,
     grad_norm: Tensor,
     grad_deviation: Tensor | None,
+    grad_physical: Tensor | None,
     input: Tensor,
     weight: Tensor,
     c: Tensor | None,
@@ -126,13 +134,14 @@ def correlate_backward(
 ) -> tuple[Tensor, ...]:
     """Gradients of input, weight and c; empty where nobody asked."""
     from xcnorm.ops.triton import convolution, input_gradient, statistics, weight_gradient, weights
+    from xcnorm.ops.triton import shares as ways_back
     from xcnorm.ops.triton.geometry import geometry
     from xcnorm.ops.triton.precision import largest
 
     spec = _spec(kernel, stride, dilation, padding, padding_mode, groups, robust, per_patch, eps)
     g = geometry(_shape(input, spec), weight.shape[0], spec)
     grad_product, grad_norm = grad_product.contiguous(), grad_norm.contiguous()
-    grad_deviation = None if grad_deviation is None else grad_deviation.contiguous()
+    grad_deviation, grad_physical = (None if t is None else t.contiguous() for t in (grad_deviation, grad_physical))
     bank, raw = (filters, None) if kernel else (weight, moments)
     maxima = largest(grad_product, precision)
     plain = fits_convolution(spec, dtype, precision)
@@ -151,36 +160,40 @@ def correlate_backward(
             )  # fmt: skip
         grad_weight = weights.filters_backward(parts, weight, moments)
         del parts
-    if plain and of_input:
+    if not (of_input or of_c):
+        return grad_input, grad_weight, grad_c
+    if spec.robust is None:
+        shares = ways_back.plain_shares(grad_norm, norm, grad_deviation, grad_physical, mean, deviation, g.alpha)
+        pull = direct = None
+    else:
+        assert c is not None
+        pull, direct = ways_back.pulls(
+            grad_norm, grad_physical, norm, deviation, c, per_patch=per_patch, of_scale=per_patch or of_c
+        )
+    if plain:
         known = convolution.input_gradient(grad_product, filters, g, copied=copied)
         grad_input = torch.empty_like(input)
-        from_statistics = statistics.plain_shares(grad_norm, norm, grad_deviation, mean, deviation, g.alpha)
-        statistics.settle(grad_input, known, input, from_statistics, g, padding_mode, copied=copied)
-    elif of_input or of_c:
-        shares: statistics.Shares | None = None
-        pull = None
-        if spec.robust is None:
-            shares = statistics.plain_shares(grad_norm, norm, grad_deviation, mean, deviation, g.alpha)
-        else:
-            pull = statistics.pull(grad_norm, norm)
-        grad_input, sums = input_gradient.input_gradient(
-            grad_product, maxima, input, bank, raw, mean, deviation, c, pull, shares, g,
-            padding_mode=padding_mode, robust=spec.robust, per_patch=per_patch, precision=precision,
+        ways_back.settle(grad_input, known, input, shares, g, padding_mode, copied=copied)
+        return grad_input, grad_weight, grad_c
+    grad_input, sums = input_gradient.input_gradient(
+        grad_product, maxima, input, bank, raw, mean, deviation, c, pull, None if spec.robust else shares, g,
+        padding_mode=padding_mode, robust=spec.robust, per_patch=per_patch, precision=precision,
+    )  # fmt: skip
+    if spec.robust is not None:
+        assert c is not None
+        assert pull is not None
+        shares, each_c = ways_back.robust_shares(
+            sums, pull, direct, grad_deviation, mean, deviation, c, g.alpha,
+            robust=spec.robust, per_patch=per_patch, eps=eps, of_c=of_c,
         )  # fmt: skip
-        if spec.robust is not None:
-            assert c is not None
-            shares, each_c = statistics.robust_shares(
-                sums, grad_norm, norm, grad_deviation, mean, deviation, c, g.alpha,
-                robust=spec.robust, per_patch=per_patch, eps=eps,
-            )  # fmt: skip
-            statistics.settle(grad_input, grad_input, input, shares, g, padding_mode, copied=False)
-            if of_c:
-                grad_c = each_c.sum().reshape(c.shape)
+        ways_back.settle(grad_input, grad_input, input, shares, g, padding_mode, copied=False)
+        if each_c is not None:
+            grad_c = each_c.sum().reshape(c.shape)
     return grad_input, grad_weight, grad_c
 
 
 @correlate_backward.register_fake
-def _(grad_product, grad_norm, grad_deviation, input, weight, c, *rest):  # type: ignore[no-untyped-def]
+def _(grad_product, grad_norm, grad_deviation, grad_physical, input, weight, c, *rest):  # type: ignore[no-untyped-def]
     of_input, of_weight, of_c = rest[5:8]
     nothing = input.new_empty(0, dtype=torch.float32)
     return (
@@ -192,16 +205,19 @@ def _(grad_product, grad_norm, grad_deviation, input, weight, c, *rest):  # type
 
 def _save_correlate(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     input, weight, c, *ctx.spec = inputs
-    product, norm, deviation, *rest = output
-    ctx.mark_non_differentiable(*rest)
+    product, norm, deviation, physical, sums, *rest = output
     ctx.set_materialize_grads(False)
     spec, (dtype, precision) = _spec(*ctx.spec[:-2]), ctx.spec[-2:]
+    plain = fits_convolution(spec, dtype, precision)
+    ctx.mark_non_differentiable(sums, *rest, *([physical] if plain else []))
     # Where the patch was divided by its deviation, the divisor is a number and says nothing of that.
-    ctx.divided = spec.robust is None and not fits_convolution(spec, dtype, precision)
+    ctx.divided = spec.robust is None and not plain
     ctx.save_for_backward(input, weight, c, product if ctx.divided else None, norm, deviation, *rest)
 
 
-def _backward_correlate(ctx: Any, grad_product: Tensor, grad_norm: Tensor, grad_deviation: Tensor, *_: Any) -> Any:
+def _backward_correlate(
+    ctx: Any, grad_product: Tensor, grad_norm: Tensor, grad_deviation: Tensor, grad_physical: Tensor, *_: Any
+) -> Any:
     input, weight, c, product, norm, *rest = ctx.saved_tensors
     groups, positions, images = rest[0].shape
     if grad_product is None:
@@ -213,7 +229,7 @@ def _backward_correlate(ctx: Any, grad_product: Tensor, grad_norm: Tensor, grad_
         grad_norm = torch.zeros_like(norm)
     needs = ctx.needs_input_grad[:3]
     gradients = correlate_backward(
-        grad_product, grad_norm, grad_deviation, input, weight, c, norm, *rest, *needs, *ctx.spec
+        grad_product, grad_norm, grad_deviation, grad_physical, input, weight, c, norm, *rest, *needs, *ctx.spec
     )
     gradients = [
         gradient.to(of.dtype) if needed else None
@@ -227,26 +243,27 @@ correlate.register_autograd(_backward_correlate, setup_context=_save_correlate)
 
 def _plain_correlate(
     input: Tensor, weight: Tensor, c: Tensor | None, spec: Correlation, dtype: torch.dtype, precision: str
-) -> tuple[Tensor, Tensor, Tensor]:
-    """What `correlate` computes, in torch alone."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What `correlate` computes and can be differentiated, in torch alone."""
     maps = input.permute(0, 3, 1, 2) if len(spec.kernel) == 2 else input[:, 0].mT if spec.kernel else input[:, 0, 0]
     similarity = dense.similarity(maps.float(), weight.float(), c, spec, dtype)
-    norm = similarity.norm
+    norm = physical = similarity.norm
     if spec.robust is not None:
         assert c is not None
         norm = norm / (c * similarity.deviation if spec.per_patch else c)
     elif not fits_convolution(spec, dtype, precision):
         norm = torch.full_like(norm, math.sqrt(weight[0].numel()))  # the patch was divided by its deviation
-    value, norm, deviation = (
-        m.flatten(2).mT if spec.kernel else m.unsqueeze(1) for m in (similarity.value, norm, similarity.deviation)
+    value, norm, deviation, physical = (
+        m.flatten(2).mT if spec.kernel else m.unsqueeze(1)
+        for m in (similarity.value, norm, similarity.deviation, physical)
     )
     product = (value.unflatten(2, (spec.groups, -1)) * norm.unsqueeze(3)).flatten(2)
-    return product, norm, deviation.permute(2, 1, 0)
+    return product, norm, deviation.permute(2, 1, 0), physical
 
 
 def _save_correlate_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.settings = inputs[14:]
-    ctx.save_for_backward(*inputs[:6])
+    ctx.settings = inputs[15:]
+    ctx.save_for_backward(*inputs[:7])
 
 
 def _twice_correlate(ctx: Any, *grads: Tensor) -> Any:
@@ -255,7 +272,7 @@ def _twice_correlate(ctx: Any, *grads: Tensor) -> Any:
     def formula(input: Tensor, weight: Tensor, *c: Tensor) -> Any:
         return _plain_correlate(input, weight, c[0] if c else None, spec, dtype, precision)
 
-    grads_out, arguments = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
+    grads_out, arguments = ctx.saved_tensors[:4], ctx.saved_tensors[4:]
     second = second_derivatives(formula, arguments, grads_out, grads)
     return *second, *(None,) * (8 + len(ctx.settings))
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 
-def define(name: str, schema: str) -> Callable[[Callable[..., Any]], Any]:
-    """Register a function as an operator of torch."""
-    return torch.library.custom_op(f"xcnorm::{name}", mutates_args=(), schema=schema)
+def define(name: str, schema: str, changes: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Any]:
+    """Register a function as an operator of torch, which changes some of its arguments in place or none."""
+    return torch.library.custom_op(f"xcnorm::{name}", mutates_args=changes, schema=schema)
 
 
 def second_derivatives(

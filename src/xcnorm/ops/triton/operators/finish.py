@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import xcnorm.functional as xf
+from xcnorm.ops.finish import exponent
 from xcnorm.ops.triton.operators.define import define, second_derivatives
 
 _TENSORS = "Tensor product, Tensor norm, Tensor? factor, Tensor? tau, Tensor? gain, Tensor? mean, Tensor? variance"
@@ -126,7 +127,7 @@ def _twice(ctx: Any, *grads: Tensor) -> Any:
         groups = norm.shape[2]
         output = (product.float().unflatten(2, (groups, -1)) / norm.unsqueeze(3)).flatten(2)
         output = xf.rectify(output, rectify)
-        output = output if tau is None else xf.sharpen(output, tau)
+        output = output if tau is None else xf.sharpen(output, exponent(tau))
         output = output if gain is None or gain_after else output * gain
         output = output if factor is None else (output.unflatten(2, (groups, -1)) * factor.unsqueeze(3)).flatten(2)
         output = output.mT
