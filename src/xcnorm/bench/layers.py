@@ -56,7 +56,7 @@ def measure(
     rows: list[dict[str, Any]] = []
     growth: list[dict[str, Any]] = []
     if not has_bcos():
-        done("b-cos conv: not measured, because the package bcos is not installed")
+        done("b-cos conv: not measured, because the package bcos cannot be imported")
     with settings(threads):
         result = {
             "subject": "layers",

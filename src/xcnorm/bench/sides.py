@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -61,9 +60,14 @@ def opponents(shape: Shape, device: str) -> list[str]:
     return [*names, "weight-standardised conv", *(["b-cos conv"] if has_bcos() else [])]
 
 
+@cache
 def has_bcos() -> bool:
-    """Whether the package of the B-cos convolution is installed."""
-    return find_spec("bcos") is not None
+    """Whether the package of the B-cos convolution is installed, and can be imported here."""
+    try:
+        import_module("bcos.modules")
+    except ImportError:  # of it, or of something that it needs and does not declare
+        return False
+    return True
 
 
 def make(side: str, shape: Shape, **options: Any) -> nn.Module:
