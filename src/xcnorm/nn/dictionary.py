@@ -143,7 +143,7 @@ class Dictionary(nn.Module):
         self._follow(*means.split([len(self.words), features.shape[1]], 1), seeds)
 
     def _pool(self, sums: Tensor, features: Tensor, rebuilt: Tensor) -> tuple[Tensor, Tensor]:
-        """Means of what was summed over the batch's features, and features that words may be replaced by."""
+        """Means of what was summed over the batch's features, and what `worst_rebuilt` finds in it."""
         return sums / len(features), worst_rebuilt(features, rebuilt, len(self.words))
 
     def _follow(self, moment: Tensor, cross: Tensor, seeds: Tensor) -> None:
@@ -157,7 +157,8 @@ class Dictionary(nn.Module):
         energy = moment.diagonal()
         mean = energy.mean()
         dead = (energy < _DEAD * mean) | (self.num_batches_tracked == 0)
-        place = energy.argsort()[: len(seeds)]
+        place = energy.argsort()[: len(seeds)]  # the least used word is replaced by the feature with the largest error
+        seeds = seeds[seeds[:, -1].argsort(descending=True), :-1]
         size = _lengths(seeds)
         replace = (dead[place] & (size[:, 0] > _TINY))[:, None]
         fresh = torch.where(replace, seeds / size, words[place])
@@ -222,12 +223,17 @@ def invert_(matrix: Tensor) -> Tensor:
 
 
 def worst_rebuilt(features: Tensor, rebuilt: Tensor, count: int) -> Tensor:
-    """In each of so many parts of the batch, the feature with the largest error; zeros where there are too few."""
+    """In each of so many parts of the batch, the feature with the largest error, and that error as one more channel.
+
+    Where there are fewer features than that, the rest is zeros.
+    """
     parts = min(count, len(features))
     each = len(features) // max(parts, 1)
-    error = (features - rebuilt).square_().sum(1)[: parts * each].view(parts, each)
-    first = torch.arange(0, parts * each, max(each, 1), device=error.device)
-    found = features[error.argmax(1) + first] if parts else features
+    errors = (features - rebuilt).square_().sum(1, keepdim=True)
+    found = torch.cat([features, errors], 1)
+    if parts:
+        first = torch.arange(0, parts * each, each, device=features.device)
+        found = found[errors[: parts * each].view(parts, each).argmax(1) + first]
     return F.pad(found, (0, 0, 0, count - parts))
 
 
