@@ -135,4 +135,4 @@ def test_what_cannot_be_done_is_refused():
     with pytest.raises(ValueError, match="no convolution to add a dictionary to"):
         add_dictionaries(nn.Sequential(nn.Linear(3, 4), nn.Conv2d(3, 4, 1)))
     with pytest.raises(ValueError, match="chosen must be between 1 and words=4, got 8"):
-        add_dictionaries(plain_model(), words=4)
+        add_dictionaries(plain_model(), words=4, chosen=8)

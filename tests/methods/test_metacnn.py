@@ -51,7 +51,7 @@ def test_dictionaries_learn_from_the_source_and_are_part_of_what_is_tested():
     ("options", "words"),
     [
         ({"chosen": 200}, "method metacnn: chosen must be between 1 and words=128, got 200"),
-        ({"words": 0}, "method metacnn: chosen must be between 1 and words=0, got 8"),
+        ({"words": 0}, "method metacnn: chosen must be between 1 and words=0, got 16"),
         ({"ridge": 0.0}, "method metacnn: ridge must be positive, got 0.0"),
         ({"share": 1.1}, "method metacnn: share must be between 0 and 1, got 1.1"),
         ({"words": 12.5}, "option words of method metacnn cannot be 12.5, such as 128"),

@@ -271,6 +271,21 @@ def test_flat_maps_stay_finite(given):
     torch.testing.assert_close(layer.words.norm(dim=1), torch.ones(12))
 
 
+def test_a_very_low_temperature_leaves_the_most_similar_word():
+    layer, given = dictionary(dtype=torch.float32, temperature=1e-4).eval(), features(20, 6, dtype=torch.float32)
+    words = layer.words[(given @ layer.words.t()).argmax(1)]
+    expected = (given * words).sum(1, keepdim=True) * words / (1 + 0.01 / 4)
+    torch.testing.assert_close(layer(given), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_it_can_be_compiled():
+    expected, given = dictionary(), features(30, 6)
+    actual = copy.deepcopy(expected)
+    compiled = torch.compile(actual, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(given), expected(given))
+    torch.testing.assert_close(actual.state_dict(), expected.state_dict())
+
+
 def test_fewer_features_than_words():
     layer = dictionary()
     for seed in range(5):

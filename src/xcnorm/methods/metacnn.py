@@ -19,7 +19,7 @@ from xcnorm.nn import Dictionary
 @register_method("metacnn")
 @dataclass
 class MetaCNN(Method):
-    """ERM on a network whose convolutions are followed by dictionaries, which are part of it and learn by themselves.
+    """ERM on a network with dictionaries behind its convolutions, which are part of it and learn by themselves.
 
     Attributes:
         words: Words in a dictionary.
@@ -31,7 +31,7 @@ class MetaCNN(Method):
     """
 
     words: int = 128
-    chosen: int = 8
+    chosen: int = 16
     temperature: float = 0.1
     ridge: float = 0.01
     momentum: float = 0.01
@@ -48,5 +48,5 @@ class MetaCNN(Method):
             raise UserError(f"method metacnn: {error}") from error
 
     def adapt(self, network: Network) -> Network:
-        """The network with a dictionary after every convolution."""
+        """The network with a dictionary behind every convolution."""
         return network if self.share == 0 else cast(Network, add_dictionaries(network, **asdict(self)))

@@ -70,7 +70,7 @@ class Dictionary(nn.Module):
         channels: int,
         *,
         words: int = 128,
-        chosen: int = 8,
+        chosen: int = 16,
         temperature: float = 0.1,
         ridge: float = 0.01,
         momentum: float = 0.01,
@@ -126,7 +126,7 @@ class Dictionary(nn.Module):
         products = features @ words.t()
         with torch.no_grad():
             best, place = products.topk(self.chosen, 1, sorted=False)
-            weight = (best / (_lengths(features) * self.temperature)).softmax(1)
+            weight = (best / (_lengths(features) * self.temperature)).softmax(1).clamp_min(_TINY)
             # Positions last: each step of the elimination is then one operation on long rows.
             place_t = place.t()
             matrix = (words @ words.t()).take(place_t[:, None] * len(words) + place_t)
@@ -140,7 +140,8 @@ class Dictionary(nn.Module):
         code, target = code / length, features / length
         sums = code.t() @ torch.cat([code, target], 1)
         means, seeds = self._pool(sums, features, rebuilt)
-        self._follow(*means.split([len(self.words), features.shape[1]], 1), seeds)
+        moment, cross = means.split([len(self.words), features.shape[1]], 1)
+        self._follow(moment, cross, seeds)
 
     def _pool(self, sums: Tensor, features: Tensor, rebuilt: Tensor) -> tuple[Tensor, Tensor]:
         """Means of what was summed over the batch's features, and what `worst_rebuilt` finds in it."""
