@@ -118,7 +118,20 @@ def network_cases() -> dict[str, Case]:
     )
 
 
-CASES = layer_cases() | norm_cases() | network_cases()
+def dictionary_cases() -> dict[str, Case]:
+    """Of eight words, so that each process proposes four, from four equal parts of its half."""
+
+    def make() -> nn.Module:
+        return nn.Sequential(
+            xnn.Rebuilt(nn.Conv2d(3, 6, 3), xnn.Dictionary(6, words=8, chosen=3, momentum=0.3)),
+            nn.ReLU(),
+            nn.Conv2d(6, 4, 2),
+        )
+
+    return {"Dictionary": Case(make, (3, 6, 6))}
+
+
+CASES = layer_cases() | norm_cases() | network_cases() | dictionary_cases()
 CASES |= {
     f"{name}-float32": replace(case, dtype=torch.float32)
     for name, case in CASES.items()
@@ -205,6 +218,7 @@ def work(process: int, folder: Path) -> None:
             training.gradients.clear()  # averaged, so those of process 0
     results |= {name: normalise_hard_batch(name, process) for name in HARD}
     results["apart"] = train(CASES["wide-conv"], process, synchronised=False)
+    results["idle dictionary"] = train(replace(CASES["Dictionary"], shares=IDLE), process)
     if process == 0:  # alone: it would wait for the other for ever if there were anything to say
         layer = xnn.synchronise(paper_layer()).eval()
         results["evaluation"] = layer(input_for(layer))
@@ -239,6 +253,13 @@ def test_two_processes_learn_what_one_does(results, name):
 def test_without_synchronisation_they_learn_something_else(results):
     outputs = torch.cat([result["apart"].outputs[0] for result in results])
     assert (outputs - train(CASES["wide-conv"]).outputs[0]).abs().max() > 0.1
+
+
+def test_a_process_without_images_has_the_dictionary_of_the_others(results):
+    first, second = (result["idle dictionary"].buffers for result in results)
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    assert all(buffer.isfinite().all() for buffer in first.values())
+    assert first["0.dictionary.num_batches_tracked"] == 3
 
 
 @pytest.mark.parametrize("name", HARD)

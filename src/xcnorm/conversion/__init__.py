@@ -1,6 +1,7 @@
 """Any torch model to the same model on XCNorm layers, with a report of what was done and why."""
 
 from xcnorm.conversion.converter import convert
+from xcnorm.conversion.dictionaries import add_dictionaries
 from xcnorm.conversion.report import Change, ConversionReport, conversion_report
 
-__all__ = ["Change", "ConversionReport", "conversion_report", "convert"]
+__all__ = ["Change", "ConversionReport", "add_dictionaries", "conversion_report", "convert"]

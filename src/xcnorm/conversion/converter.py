@@ -8,13 +8,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from xcnorm.conversion.report import Change, attach_report
-from xcnorm.conversion.tree import Slot, list_slots, runs_in_order, successors
+from xcnorm.conversion.tree import ACTIVATIONS, NORMS, Slot, list_slots, runs_in_order, successors
 from xcnorm.errors import unknown_name
 from xcnorm.nn import (
-    InstanceNorm,
     RXCNormConv1d,
     RXCNormConv2d,
     RXCNormConv3d,
@@ -39,11 +37,6 @@ _XCNORM: dict[type[nn.Module], tuple[type[XCNormLayer], type[XCNormLayer]]] = {
 _LAYERS = ("xcnorm", "r_xcnorm")
 _DENSE = ("linear", "xcnorm")
 
-_NORMS = (_NormBase, nn.GroupNorm, InstanceNorm)
-_ACTIVATIONS = (
-    nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.RReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish,
-    nn.Hardswish, nn.Hardtanh, nn.Softplus, nn.Tanh, nn.Sigmoid,
-)  # fmt: skip
 _POOLS = (
     nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d,
 )  # fmt: skip
@@ -184,8 +177,8 @@ class _Conversion:
 
     def replace(self, slot: Slot) -> None:
         """Put the XCNorm layer in place, and take out the norm and activation that directly follow."""
-        norm = self._follower(slot, _NORMS)
-        activation = self._follower(norm or slot, _ACTIVATIONS)
+        norm = self._follower(slot, NORMS)
+        activation = self._follower(norm or slot, ACTIVATIONS)
         pooled = self.per_image and _contains_pool(self._next_module(activation or norm or slot))
         # A module that hangs in several places is converted once and shared again.
         if id(slot.module) not in self.converted:
@@ -224,7 +217,7 @@ class _Conversion:
             inside = slot.name.startswith(tuple(ours))
             if slot.name in self.changes or inside or next(slot.module.children(), None) is not None:
                 continue
-            if isinstance(slot.module, (*_NORMS, nn.LayerNorm, *_ACTIVATIONS)):
+            if isinstance(slot.module, (*NORMS, nn.LayerNorm, *ACTIVATIONS)):
                 self._note(slot, slot.module, "kept", "not known to follow a converted layer directly")
             else:
                 self._note(slot, slot.module, "kept", "nothing to convert")

@@ -7,6 +7,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from xcnorm.nn import InstanceNorm
+
+NORMS = (_NormBase, nn.GroupNorm, InstanceNorm)
+ACTIVATIONS = (
+    nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.RReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish,
+    nn.Hardswish, nn.Hardtanh, nn.Softplus, nn.Tanh, nn.Sigmoid,
+)  # fmt: skip
 
 # In what order the children of well-known blocks run, up to the next sum. An activation that such a block runs more
 # than once, as torchvision's blocks do after their sum, is not listed: taking it out would take it out everywhere.

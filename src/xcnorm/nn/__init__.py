@@ -1,4 +1,4 @@
-"""XCNorm and R-XCNorm layers, the norms they end in, and statistics shared between processes."""
+"""XCNorm and R-XCNorm layers, the norms they end in, dictionaries, and statistics shared between processes."""
 
 from xcnorm.nn.conv import (
     RXCNormConv1d,
@@ -8,15 +8,17 @@ from xcnorm.nn.conv import (
     XCNormConv2d,
     XCNormConv3d,
 )
+from xcnorm.nn.dictionary import Dictionary, Rebuilt
 from xcnorm.nn.layer import XCNormLayer
 from xcnorm.nn.linear import RXCNormLinear, XCNormLinear
 from xcnorm.nn.norm import NORMS, InstanceNorm, make_norm
 from xcnorm.nn.options import Options, RobustOptions, StageOptions
 from xcnorm.nn.stages import NormAttentionMask, RobustScale, Stages
-from xcnorm.nn.synchronised import SyncBatchNorm, SyncRobustScale, synchronise
+from xcnorm.nn.synchronised import SyncBatchNorm, SyncDictionary, SyncRobustScale, synchronise
 
 __all__ = [
     "NORMS",
+    "Dictionary",
     "InstanceNorm",
     "NormAttentionMask",
     "Options",
@@ -24,11 +26,13 @@ __all__ = [
     "RXCNormConv2d",
     "RXCNormConv3d",
     "RXCNormLinear",
+    "Rebuilt",
     "RobustOptions",
     "RobustScale",
     "StageOptions",
     "Stages",
     "SyncBatchNorm",
+    "SyncDictionary",
     "SyncRobustScale",
     "XCNormConv1d",
     "XCNormConv2d",

@@ -1,7 +1,7 @@
 """Batch statistics shared between processes, so that many small batches count as one large one.
 
 Torch has a synchronised batch norm too, but for GPUs only. This one speaks through `torch.distributed` alone, so it
-runs wherever a process group does, and R-XCNorm's moving c is shared in the same way.
+runs wherever a process group does; R-XCNorm's moving c, and what dictionaries learn, are shared in the same way.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from xcnorm.errors import UserError
+from xcnorm.nn.dictionary import Dictionary, worst_rebuilt
 from xcnorm.nn.stages import RobustScale
 from xcnorm.ops.autograd import apply
 
@@ -22,9 +23,9 @@ from xcnorm.ops.autograd import apply
 def synchronise(model: nn.Module) -> nn.Module:
     """Let a model take its batch statistics over the batches of all processes.
 
-    Every `torch.nn.BatchNorm1d`, `2d` and `3d` becomes a `SyncBatchNorm`, and the moving c of every R-XCNorm layer a
-    `SyncRobustScale`. Modules change in place and keep their parameters and buffers, so state dicts and optimisers
-    notice nothing. Norms that look at one image at a time stay as they are.
+    Every `torch.nn.BatchNorm1d`, `2d` and `3d` becomes a `SyncBatchNorm`, the moving c of every R-XCNorm layer a
+    `SyncRobustScale`, and every `Dictionary` a `SyncDictionary`. Modules change in place and keep their parameters and
+    buffers, so state dicts and optimisers notice nothing. Norms that look at one image at a time stay as they are.
 
     In training mode every process must then run the model, and its backward, equally often: the others wait for it.
 
@@ -48,6 +49,8 @@ def synchronise(model: nn.Module) -> nn.Module:
             module.__class__ = SyncBatchNorm
         elif type(module) is RobustScale:
             module.__class__ = SyncRobustScale
+        elif type(module) is Dictionary:
+            module.__class__ = SyncDictionary
         elif isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm | nn.SyncBatchNorm):
             raise UserError(
                 f"{name or 'the model'} is a {type(module).__name__}, which cannot share its statistics between "
@@ -117,6 +120,21 @@ class SyncRobustScale(RobustScale):
             dist.all_reduce(total)
             deviation = total[0] / total[1]
         super().update(deviation)
+
+
+class SyncDictionary(Dictionary):
+    """`Dictionary` that learns from the features of all processes; each proposes its share of new words."""
+
+    def _pool(self, sums: Tensor, features: Tensor, rebuilt: Tensor) -> tuple[Tensor, Tensor]:
+        if not _several_processes():
+            return super()._pool(sums, features, rebuilt)
+        total = torch.cat([sums.flatten(), sums.new_full((1,), len(features))])
+        dist.all_reduce(total)
+        processes = dist.get_world_size()
+        own = worst_rebuilt(features, rebuilt, len(self.words) // processes)
+        seeds = [torch.empty_like(own) for _ in range(processes)]
+        dist.all_gather(seeds, own)
+        return (total[:-1] / total[-1]).view_as(sums), torch.cat(seeds)
 
 
 def _several_processes() -> bool:
