@@ -38,6 +38,7 @@ class MetaCNN(Method):
     share: float = 1.0
 
     capturable = True
+    cost = 2.0
     neutral = {"share": 0.0}  # noqa: RUF012 - a constant of the class
 
     def validate(self) -> None:
