@@ -4,7 +4,7 @@
     python -m benchmarks.methods collect runs --out benchmarks/results/methods_digits_h200.json
     python -m benchmarks.methods pages benchmarks/results/methods_digits_h200.json docs/methods
 
-``collect`` gathers finished runs into one file: each experiment's settings, seeds, scores, time and machine. ``pages``
+``collect`` gathers finished runs into one file: each experiment's settings, seeds, scores and machine. ``pages``
 writes the scores into the page of each method, between ``<!-- numbers -->`` and ``<!-- end numbers -->``.
 """
 
@@ -53,7 +53,6 @@ def _arm(arm: Arm, commit: str | None) -> dict[str, Any]:
             for rule in rules
         },
         "steps": first.metrics["steps"],
-        "seconds": [round(run.metrics["seconds"], 1) for run in arm.runs],
         "environment": {**first.environment, **({"commit": commit} if commit else {})},
         "notes": first.metrics["notes"],
     }
@@ -98,11 +97,11 @@ def _section(method: str, arm: Mapping[str, Any]) -> str:
     lines.append("| published | " + " | ".join(printed) + " | |")
     machine = arm["environment"]
     seeds = ", ".join(map(str, arm["seeds"]))
+    graph = " --set run.graph=true" if arm["settings"]["run.graph"] else ""
     origin = (
-        f"`xcnorm sweep methods/{method}_digits`, seeds {seeds}, mean and standard deviation in percent; "
-        f"{machine['device']}, torch {machine['torch']}, commit {machine['commit']}; {arm['steps']:,} steps in "
-        f"{statistics.median(arm['seconds']):.0f} s. SVHN is the 28-pixel copy, brought back to 32; SYN itself was not "
-        "at hand, SYN rendered is our own look-alike."
+        f"`xcnorm sweep methods/{method}_digits{graph}`, seeds {seeds}, mean and standard deviation in percent; "
+        f"{machine['device']}, torch {machine['torch']}, commit {machine['commit']}. SVHN is the 28-pixel copy, "
+        "brought back to 32; SYN itself was not at hand, SYN rendered is our own look-alike."
     )
     return "\n".join(lines) + "\n\n" + origin
 
