@@ -20,7 +20,7 @@ from typing import Any
 from xcnorm.engine import load_preset
 from xcnorm.errors import UserError
 from xcnorm.report.arms import Arm, group
-from xcnorm.report.runs import find_runs
+from xcnorm.report.runs import find_runs, flatten
 
 BEGIN, END = "<!-- numbers -->", "<!-- end numbers -->"
 NAMES = {"svhn": "SVHN", "mnist_m": "MNIST-M", "syn": "SYN", "syn_rendered": "SYN rendered", "usps": "USPS"}
@@ -68,18 +68,25 @@ def write_pages(result: Mapping[str, Any], folder: Path) -> None:
     Raises:
         UserError: A page has no place for them.
     """
-    by_method: dict[str, list[Mapping[str, Any]]] = {}
     for arm in result["arms"]:
-        by_method.setdefault(arm["settings"]["method.name"], []).append(arm)
-    for method, arms in by_method.items():
+        method = arm["settings"]["method.name"]
+        if not _is_published(arm):
+            continue  # the method on other layers, or with other settings
         page = folder / f"{method}.md"
         text = page.read_text(encoding="utf-8")
         if BEGIN not in text or END not in text:
             raise UserError(f"{page} has no place for numbers: {BEGIN} and {END}")
         before, rest = text.split(BEGIN)
         after = rest.split(END)[1]
-        content = "\n\n".join(_section(method, arm) for arm in arms)
-        page.write_text(f"{before}{BEGIN}\n\n{content}\n\n{END}{after}", encoding="utf-8")
+        page.write_text(f"{before}{BEGIN}\n\n{_section(method, arm)}\n\n{END}{after}", encoding="utf-8")
+
+
+def _is_published(arm: Mapping[str, Any]) -> bool:
+    """Whether an arm is that of its method's preset, however it was computed."""
+    (experiment,) = load_preset(f"methods/{arm['settings']['method.name']}_digits").experiments({"seed": 0})
+    wanted = dict(flatten(json.loads(experiment.model_dump_json())))
+    ours = {name: value for name, value in arm["settings"].items() if not name.startswith("run.")}
+    return all(wanted.get(name) == value for name, value in ours.items())
 
 
 def _section(method: str, arm: Mapping[str, Any]) -> str:

@@ -4,10 +4,12 @@ import pytest
 import torch
 
 from tests.engine import small
+from tests.methods import small as methods
 from xcnorm.engine import Trainer, World
 from xcnorm.engine.checkpoint import load_checkpoint, save_checkpoint
 from xcnorm.engine.precision import precision
 from xcnorm.errors import UserError
+from xcnorm.methods import find_method, list_methods
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -51,6 +53,20 @@ def test_captured_steps_follow_the_schedule(layer, optimiser):
     close = {"rtol": 1e-2, "atol": 1e-3}
     torch.testing.assert_close(captured.model.state_dict(), plain.model.state_dict(), **close)
     torch.testing.assert_close(captured.tested_model().state_dict(), plain.tested_model().state_dict(), **close)
+
+
+@pytest.mark.parametrize("name", [name for name in list_methods() if find_method(name).capturable and name != "erm"])
+def test_captured_steps_of_every_method_equal_eager_ones(name):
+    """With all that a method does in a dozen steps: images that are added, generators, other shapes from then on."""
+    cuda = torch.device("cuda")
+    plain, captured = (methods.trainer(name, device=cuda, run__graph=graph) for graph in (False, True))
+    assert methods.losses(captured, 10) == pytest.approx(methods.losses(plain, 10), rel=2e-2)
+
+
+@pytest.mark.parametrize("name", [name for name in list_methods() if not find_method(name).scalable])
+def test_methods_with_gradients_of_their_own_refuse_fp16(name):
+    with pytest.raises(UserError, match=f"method {name} takes gradients of its own, which fp16 would lose; use 'bf16'"):
+        trainer(method__name=name, run__precision="fp16")
 
 
 @pytest.mark.parametrize("graph", [False, True])

@@ -354,8 +354,11 @@ def test_a_preset_that_is_not_there():
         ('arms = [{label = "a", sett = {}}]', "did you mean 'set'"),
         ('arms = [{label = "a", paper = {svhn = "x"}}]', "svhn of 'a' must be a number"),
         ("published = [{svhn = 1}]", "one of the published has no label"),
-        ('arms = [{preset = "methods/erm_mni"}]', "unknown preset 'methods/erm_mni'; did you mean"),
-        ('arms = [{preset = "paper/fig_mrs"}]', "preset 'paper/fig_mrs' has several arms, and cannot be one of them"),
+        ('published = [{preset = "methods/erm_mini"}]', "one of the published has no label"),
+        ('arms = [{preset = "methods/erm_mni"}]', "unknown preset of an arm 'methods/erm_mni'; did you mean"),
+        ('arms = [{preset = "paper/fig_mrs"}]', "unknown preset of an arm 'paper/fig_mrs'"),
+        ('arms = [{label = "a", preset = 3}]', "unknown preset of an arm '3'"),
+        ('arms = [{label = "a", set = 3}]', "set of 'a' must be a table of settings"),
     ],
 )
 def test_mistakes_in_a_preset_are_one_line(tmp_path, text, words):

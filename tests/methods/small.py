@@ -10,7 +10,7 @@ from torch import nn
 from tests.engine import small
 from xcnorm.data import Benchmark, Domain, load
 from xcnorm.data.domain import Targets
-from xcnorm.engine import Trainer
+from xcnorm.engine import Trainer, World
 from xcnorm.methods import find_method
 
 
@@ -27,7 +27,9 @@ def benchmark() -> Benchmark:
     return Benchmark(digits.card, digits.title, digits.classes, few, few, Targets({}))
 
 
-def trainer(method: str, *, neutral: bool = False, **changes: object) -> Trainer:
+def trainer(
+    method: str, *, neutral: bool = False, device: torch.device = small.ALONE.device, **changes: object
+) -> Trainer:
     """Ready for its first step; without the dropout, which draws from torch's own generator."""
     options = find_method(method).neutral if neutral else settings(method)
     experiment = small.experiment(
@@ -37,7 +39,7 @@ def trainer(method: str, *, neutral: bool = False, **changes: object) -> Trainer
         optimiser__learning_rate=3e-3,
         **changes,
     )
-    made = Trainer(experiment, benchmark(), small.ALONE)
+    made = Trainer(experiment, benchmark(), World(0, 1, device))
     for module in made.model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0

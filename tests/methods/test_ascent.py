@@ -27,7 +27,7 @@ def begun(name, layer="conv", count=32, dtype=torch.float64, **options):
     """A method in front of its first step, and images with their labels."""
     method = find_method(name).make(options)
     pool = Pool(engine_small.domain("train", count, 16), Preparation(0.0, 1.0), CPU)
-    method.begin(Training(network(layer).to(dtype), pool, CPU, 8, slice(0, 8), 100))
+    method.begin(Training(network(layer).to(dtype), pool, CPU, 8, slice(0, 8), 1000))
     images, labels = pool.take(torch.arange(count))
     return method, images.to(dtype), labels
 
@@ -182,6 +182,15 @@ def test_bad_settings_are_one_line(name, option, value, words):
     with pytest.raises(UserError) as caught:
         find_method(name).check({option: value})
     assert str(caught.value) == words
+
+
+@pytest.mark.parametrize("name", ["ada", "me_ada"])
+def test_phases_that_do_not_fit_are_refused(name):
+    with pytest.raises(
+        UserError, match=f"4 phases of method {name}, 251 steps apart, do not fit into 1000 steps; make"
+    ):
+        begun(name, phases=4, gap=251)
+    begun(name, phases=4, gap=250)
 
 
 @pytest.mark.parametrize("name", ["ada", "me_ada"])

@@ -126,7 +126,7 @@ def test_a_step_that_can_be_captured_asks_the_device_for_nothing(name):
     if not find_method(name).capturable:
         pytest.skip("it cannot")
     trainer = small.trainer(name)
-    small.losses(trainer, 1)
+    small.losses(trainer, 6)  # a method that adds images has added some
     drawn = trainer.objective.draw(*next(trainer.batches), trainer.generators["method"])
     with Asked() as asked:
         trainer.objective(*drawn).backward()

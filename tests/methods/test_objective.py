@@ -75,6 +75,12 @@ def test_an_augmentation_is_erm_on_its_views(consistency):
     torch.testing.assert_close(loss, expected)
 
 
+def test_views_that_are_the_image_itself_are_asked_about_as_often():
+    made = objective(RandConv(identity=1.0))
+    made(*made.draw(images(), torch.arange(4), generator()))
+    assert len(made.network.seen) == 3
+
+
 def test_a_method_that_changes_the_view_is_asked_about_both():
     augmentation, labels = RandConv(), torch.arange(4)
     made = objective(Flipped(), augmentation)

@@ -182,6 +182,8 @@ def methods(
     from xcnorm.methods import list_methods
 
     chosen = _chosen("method", names, list_methods(), list_methods())
+    if out is not None:
+        out.open("a").close()  # a file that cannot be written should not cost the measurement first
     progress = _output.progress()
     result = measure(device, chosen, 3 if quick else 21, lambda line: progress.print(line, soft_wrap=True))
     if out is not None:

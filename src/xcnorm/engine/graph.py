@@ -23,7 +23,9 @@ def captured(update: Update) -> Update:
 
     def replay(*inputs: Tensor) -> Tensor:
         shapes = tuple(each.shape for each in inputs)
-        return recordings.setdefault(shapes, _Recording(update))(*inputs)
+        if shapes not in recordings:
+            recordings[shapes] = _Recording(update)
+        return recordings[shapes](*inputs)
 
     return replay
 

@@ -126,7 +126,7 @@ def _arm(values: Mapping[str, Any], base: Mapping[str, Any]) -> Arm:
 
 
 def _check_arms(values: Mapping[str, Any], name: str) -> None:
-    seeds = values.get("seeds", [0])
+    seeds, lent = values.get("seeds", [0]), _names("methods")
     if not isinstance(seeds, list) or not seeds or any(type(seed) is not int for seed in seeds):
         raise UserError(f"preset {name}: seeds must be a list of numbers such as [0, 1, 2], not {seeds!r}")
     if not isinstance(values["base"], dict):
@@ -136,19 +136,21 @@ def _check_arms(values: Mapping[str, Any], name: str) -> None:
         if not isinstance(rows, list) or any(not isinstance(row, dict) for row in rows):
             raise UserError(f"preset {name}: {key} must be tables, each under [[{key}]]")
         for row in rows:
-            if not isinstance(row.get("label", row.get("preset")), str):
+            label = row.get("label", row.get("preset") if key == "arms" else None)
+            if not isinstance(label, str):
                 raise UserError(f"preset {name}: one of the {key} has no label")
-            if key == "arms" and "preset" in row and len(load_preset(row["preset"]).arms) != 1:
-                raise UserError(f"preset {name}: preset {row['preset']!r} has several arms, and cannot be one of them")
+            if not isinstance(row.get("set", {}), dict):
+                raise UserError(f"preset {name}: set of {label!r} must be a table of settings")
+            # Of the package, whose arms are its own, so that nothing goes in circles.
+            if key == "arms" and str(row.get("preset", lent[0])) not in lent:
+                raise UserError(f"preset {name}: {unknown_name('preset of an arm', str(row['preset']), lent)}")
             for inner in row:
                 if known is not None and inner not in known:
                     raise UserError(f"preset {name}: {unknown_name('key of an arm', inner, known)}")
             numbers = row if key == "published" else row.get("paper", {})
             for column, value in numbers.items():
                 if column != "label" and type(value) not in (int, float):
-                    raise UserError(
-                        f"preset {name}: {column} of {row.get('label', name)!r} must be a number, not {value!r}"
-                    )
+                    raise UserError(f"preset {name}: {column} of {label!r} must be a number, not {value!r}")
 
 
 def load_recipe(name: str, benchmark: str) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class Trained(NamedTuple):
     seconds: float
 
 
+_PATIENCE = 60.0  # seconds of work between steps after which a checkpoint is written
 _LOOKS = 10  # how often validation images are looked at, and checkpoints written, unless the experiment says
 _LOG_LINES = 200
 
@@ -108,6 +109,8 @@ class Trainer:
             )
         if run.precision == "fp16" and device.type != "cuda":
             raise UserError("run.precision 'fp16' needs a CUDA device; on the CPU use 'bf16' or 'float32'")
+        if run.precision == "fp16" and not method.scalable:
+            raise UserError(f"method {method.name} takes gradients of its own, which fp16 would lose; use 'bf16'")
         self.generators = {name: seeding.stream(seed, name) for name in ("augment", "method")}
         self.prepare = preparation(experiment.data, run.channels_last)
         self.pool = Pool(source, self.prepare, device)
@@ -282,6 +285,7 @@ def train(
         save_every = run.checkpoint_every or max(1, steps // _LOOKS)
         log_every = max(1, steps // _LOG_LINES)
         started = time.perf_counter() - trainer.seconds
+        saved = time.perf_counter()
         while trainer.step < steps:
             loss = trainer.advance()
             step, stepped = trainer.step, loss is not None
@@ -293,10 +297,14 @@ def train(
             if stepped and world.leads and (step % look_every == 0 or step == steps):
                 folder.log({"step": step, "validation": trainer.look()})
             stop = world.agree(stopped()) if step % log_every == 0 or world.size == 1 else False
-            if (stepped and (step % save_every == 0 or step == steps)) or stop:
+            due = step % save_every == 0 or step == steps
+            if not stepped:  # a phase may take longer than all steps; several processes would have to agree
+                due = world.size == 1 and time.perf_counter() - saved > _PATIENCE
+            if due or stop:
                 state = trainer.state_dict()
                 if world.leads:
                     save_checkpoint(folder.checkpoints, step, state)
+                saved = time.perf_counter()
             if stop:
                 raise KeyboardInterrupt
         return Trained(_keep_weights(trainer, folder) if world.leads else {}, steps, trainer.seconds)

@@ -49,6 +49,7 @@ class Ascent(Method):
     clamp: bool = False
 
     capturable = True
+    scalable = False
     neutral = {"phases": 0}  # noqa: RUF012 - a constant of the class
 
     def validate(self) -> None:
@@ -74,6 +75,11 @@ class Ascent(Method):
             raise UserError(
                 f"{training.pool.source_size} training images do not fill a batch of method {self.name}; make its "
                 f"batch, {self.batch}, smaller"
+            )
+        if self.phases * self.gap > training.steps:
+            raise UserError(
+                f"{self.phases} phases of method {self.name}, {self.gap} steps apart, do not fit into {training.steps} "
+                "steps; make its phases or its gap smaller, or train longer"
             )
         (image,), _ = training.pool.take(torch.zeros(1, dtype=torch.int64))
         self._shape = image.shape

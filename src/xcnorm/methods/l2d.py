@@ -89,7 +89,8 @@ class L2D(Method):
     dependence: float = 0.1
 
     capturable = True
-    cost = 4.0
+    scalable = False
+    cost = 3.0
     distributed = "its losses compare all images of a batch with one another"
     neutral = {"mix": 0.0}  # noqa: RUF012 - a constant of the class
 

@@ -31,6 +31,7 @@ class Method:
         name: What users call it; set by `register_method`.
         capturable: Whether `loss` and `after` do the same work every time, on tensors of the same shapes, without
             asking the device for a value, so that a GPU can replay it.
+        scalable: Whether the engine takes all its gradients, which it scales so that they survive fp16.
         distributed: Why it cannot run in several processes; empty if it can.
         neutral: Settings with which nothing is left of it but ERM.
         cost: About how many times as long as ERM's a step takes, by counting passes through the network; `xcnorm bench
@@ -40,6 +41,7 @@ class Method:
 
     name: ClassVar[str] = ""
     capturable: ClassVar[bool] = False
+    scalable: ClassVar[bool] = True
     distributed: ClassVar[str] = ""
     neutral: ClassVar[Mapping[str, Any]] = {}
     cost: ClassVar[float] = 1.0

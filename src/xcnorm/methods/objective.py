@@ -54,10 +54,13 @@ class Objective(nn.Module):
         others, drawn = drawn[: self._others], drawn[self._others :]
         if not others or self.augmentation is None:
             return self.method.loss(self.network, *drawn)
-        network = _Remembering(self.network)
+        if not self._shared:
+            loss = self.method.loss(self.network, *drawn)
+            return loss + self.augmentation.consistency * disagreement([self.network(view) for view in others])
+        network = _Remembering(self.network, drawn[0])
         loss = self.method.loss(cast(Network, network), *drawn)
-        views = (drawn[0], *others) if self._shared else others
-        return loss + self.augmentation.consistency * disagreement([network(view) for view in views])
+        answers = [network(drawn[0]), *(self.network(view) for view in others)]
+        return loss + self.augmentation.consistency * disagreement(answers)
 
     def after(self, *drawn: Tensor) -> None:
         """What follows when the weights have moved."""
@@ -65,18 +68,18 @@ class Objective(nn.Module):
 
 
 class _Remembering:
-    """A network that answers the same batch once: methods ask about the first view, and so does the consistency."""
+    """A network that answers one batch once: methods ask about the first view, and so does the consistency."""
 
-    def __init__(self, network: Network) -> None:
-        self._network = network
-        self._answers: list[tuple[Tensor, Tensor]] = []
+    def __init__(self, network: Network, batch: Tensor) -> None:
+        self._network, self._batch = network, batch
+        self._answer: Tensor | None = None
 
     def __call__(self, images: Tensor) -> Tensor:
-        for asked, answer in self._answers:
-            if asked is images:
-                return answer
-        self._answers.append((images, self._network(images)))
-        return self._answers[-1][1]
+        if images is not self._batch:
+            return self._network(images)
+        if self._answer is None:
+            self._answer = self._network(images)
+        return self._answer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._network, name)

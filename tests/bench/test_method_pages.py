@@ -1,0 +1,43 @@
+"""The pages of the methods get the numbers of their own presets, and of nothing else."""
+
+import pytest
+
+from benchmarks.methods import BEGIN, END, write_pages
+from xcnorm.engine import load_preset
+from xcnorm.errors import UserError
+from xcnorm.report.runs import flatten
+
+
+def arm(svhn, **changes):
+    (experiment,) = load_preset("methods/erm_digits").experiments({"seed": 0})
+    settings = dict(flatten(experiment.model_dump(mode="json"))) | {"run.graph": True} | changes
+    return {
+        "label": "ERM",
+        "settings": {name: value for name, value in settings.items() if name not in ("seed", "label")},
+        "seeds": [0, 1],
+        "targets": {"last": {"svhn": svhn}},
+        "source": {"last": [99.0, 99.0]},
+        "environment": {"device": "a GPU", "torch": "2", "commit": "abc"},
+    }
+
+
+def test_only_the_method_as_published_is_on_its_page(tmp_path):
+    page = tmp_path / "erm.md"
+    page.write_text(f"above\n{BEGIN}\nold\n{END}\nbelow\n")
+    layers = arm([60.0, 60.0], **{"model.layer": "xcnorm"})
+    for _ in range(2):  # a second time changes nothing
+        write_pages({"arms": [arm([30.0, 32.0]), layers]}, tmp_path)
+    text = page.read_text()
+    assert text.startswith(f"above\n{BEGIN}\n")
+    assert text.endswith(f"{END}\nbelow\n")
+    assert "| last weights | 31.0 ± 1.4 |" in text
+    assert "| published | 27.8 |" in text
+    assert "60.0" not in text
+    assert "old" not in text
+    assert "xcnorm sweep methods/erm_digits --set run.graph=true" in text
+
+
+def test_a_page_without_a_place_is_refused(tmp_path):
+    (tmp_path / "erm.md").write_text("nothing")
+    with pytest.raises(UserError, match="has no place for numbers"):
+        write_pages({"arms": [arm([30.0])]}, tmp_path)
