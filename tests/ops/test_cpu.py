@@ -157,3 +157,16 @@ def test_transforms_and_other_dtypes_go_to_the_dense_formula():
     for other, reason in ((x.double(), "it computes in float32"), (x[:0], "the batch is empty")):
         with pytest.raises(ValueError, match=reason):
             ops.similarity(other, layer.weight, torch.tensor(1.0), layer.correlation, backend="cpu")
+
+
+@pytest.mark.usefixtures("size")
+@pytest.mark.parametrize("cls", [xnn.XCNormConv2d, xnn.RXCNormConv2d])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("gradient", [False, True], ids=["inference", "training"])
+def test_a_traced_layer_takes_any_batch(cls, gradient):
+    """Blocks of images would be written into the trace."""
+    layer, x = cls(4, 6, 3, padding=1, norm="instance").eval(), torch.randn(9, 4, 8, 8)
+    with torch.set_grad_enabled(gradient):
+        traced = torch.jit.trace(layer, x[:2])
+        torch.testing.assert_close(traced(x), layer(x))
