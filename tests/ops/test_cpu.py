@@ -122,6 +122,29 @@ def test_whole_layers(cls, options, memory_format):
         assert silent.is_contiguous(memory_format=memory_format)
 
 
+@pytest.mark.usefixtures("size")
+@pytest.mark.parametrize("scale", ["ema", "parameter", "patch"])
+@pytest.mark.parametrize("channelwise", [False, True], ids=["", "channelwise"])
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=["NCHW", "NHWC"])
+@pytest.mark.parametrize("frozen", ["input", "weight"])
+def test_what_needs_no_gradient_is_left_out(scale, channelwise, memory_format, frozen):
+    """A first layer, or one whose filters are frozen: no gradient that nobody computed leaves a function."""
+    layer, exact = pair(xnn.RXCNormConv2d, {"kernel_size": 3, "scale": scale, "channelwise": channelwise})
+    x = torch.randn(5, 4, 9, 8).to(memory_format=memory_format)
+    vector = torch.randn(5, 6, 7, 6, dtype=torch.float64)
+    gradients = []
+    for module, images in ((layer, x), (exact, x.double())):
+        images.requires_grad_(frozen != "input")
+        module.weight.requires_grad_(frozen != "weight")
+        with torch.autograd.set_detect_anomaly(True):
+            module(images).backward(vector.to(images.dtype))
+        assert (module.weight if frozen == "weight" else images).grad is None
+        wanted = [tensor for tensor in (images, *module.parameters()) if tensor.requires_grad]
+        gradients.append([tensor.grad for tensor in wanted])
+    for a, e in zip(*gradients, strict=True):
+        assert error(a, e) < 1e-4
+
+
 @pytest.mark.parametrize("gain", ["before_norm", "after_norm"])
 def test_a_gain_of_zero_has_a_gradient(gain):
     layer, exact = pair(xnn.XCNormConv2d, {"kernel_size": 3, "gain": gain, "mask": True})
