@@ -218,6 +218,18 @@ def test_an_empty_batch_in_eval_mode(name):
     assert all(not p.grad.any() for p in layer.parameters() if p.grad is not None)
 
 
+@pytest.mark.parametrize("norm", ["instance", "batch", "none"])
+def test_an_empty_batch_leaves_moving_averages_alone(norm):
+    layer = xnn.RXCNormConv2d(4, 6, 3, scale="ema", norm=norm, backend="triton")
+    x = input_for(layer)
+    layer(x)
+    before = copy.deepcopy(layer.state_dict())
+    layer(x[:0])
+    for name, value in layer.state_dict().items():
+        if not name.endswith("num_batches_tracked"):  # torch's norms count it
+            assert torch.equal(value, before[name]), name
+
+
 def test_per_sample_gradients_leave_the_kernels():
     layer = xnn.XCNormConv2d(3, 4, 3)
     parameters = {name: p.detach() for name, p in layer.named_parameters()}

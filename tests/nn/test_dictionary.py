@@ -235,6 +235,16 @@ def test_evaluation_changes_nothing_and_training_everything():
     assert all(not torch.equal(value, before[name]) for name, value in layer.state_dict().items())
 
 
+@pytest.mark.parametrize("batches", [0, 1])
+def test_an_empty_batch_changes_nothing(batches):
+    layer = dictionary()
+    for _ in range(batches):
+        layer(features(30, 6))
+    before = copy.deepcopy(layer.state_dict())
+    assert layer(features(0, 6, 4, 4)).shape == (0, 6, 4, 4)
+    torch.testing.assert_close(layer.state_dict(), before, rtol=0, atol=0)
+
+
 def test_no_gradient_reaches_the_dictionary_and_backward_works_after_it_has_moved():
     layer, given = dictionary(), features(30, 6).requires_grad_()
     words = layer.words.clone()
