@@ -62,6 +62,21 @@ def test_second_derivatives(case, robust):
         assert error(a, e) < 1e-4
 
 
+@pytest.mark.parametrize("cls", [xnn.XCNormConv2d, xnn.RXCNormConv2d])
+def test_a_backward_inside_autocast_is_in_full_precision(cls):
+    layer = cls(16, 6, 3, padding=1, mask=True)
+    x = torch.randn(3, 16, 8, 8, requires_grad=True)
+    inputs = [x, *layer.parameters()]
+    with torch.autocast("cpu", torch.bfloat16):
+        output = layer(x)
+        vector = torch.randn_like(output)
+        inside = [torch.autograd.grad(output, inputs, vector, create_graph=create) for create in (True, False)]
+    outside = torch.autograd.grad(layer(x), inputs, vector.float())
+    for twice, once, expected in zip(*inside, outside, strict=True):
+        assert error(twice, expected) < 1e-5
+        assert error(once, expected) < 1e-5
+
+
 STAGES = [
     {},
     {"preset": "paper"},
