@@ -95,6 +95,18 @@ def test_an_empty_batch_teaches_nothing(make):
             assert torch.equal(buffer, before[name]), name
 
 
+@pytest.mark.parametrize("kind", [xnn.XCNormConv2d, xnn.RXCNormConv2d])
+def test_a_norm_without_momentum_averages_all_batches(kind):
+    layer = kind(4, 6, 3, preset="paper")
+    layer.stages.norm.momentum = None
+    means = []
+    for _ in range(3):
+        layer.stages.norm.register_forward_pre_hook(lambda _, inputs: means.append(inputs[0].mean((0, 2, 3))))
+        layer(input_for(layer))
+        layer.stages.norm._forward_pre_hooks.clear()
+    torch.testing.assert_close(layer.stages.norm.running_mean, torch.stack(means).mean(0))
+
+
 def test_linear_takes_any_leading_axes():
     layer = xnn.XCNormLinear(12, 6)
     x = torch.randn(3, 4, 5, 12)

@@ -161,7 +161,7 @@ class Stages(nn.Module):
             statistics, eps = "batch", norm.eps
             if not norm.training and norm.running_mean is not None and norm.running_var is not None:
                 statistics, mean, variance = "given", norm.running_mean.float(), norm.running_var.float()
-            elif images * positions < 2:
+            elif images * positions < 2 or (norm.training and norm.momentum is None):  # None: an average of all batches
                 return None
         else:
             return None
