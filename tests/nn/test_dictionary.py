@@ -224,6 +224,8 @@ def test_the_worst_rebuilt_of_every_part():
     torch.testing.assert_close(few[:2, :-1], given[:2])
     assert (few[2] == 0).all()
     assert torch.equal(worst_rebuilt(given[:0], made[:0], 3), torch.zeros(3, 7, dtype=torch.float64))
+    for few in (0, 10):
+        assert worst_rebuilt(given[:few], made[:few], 0).shape == (0, 7)
 
 
 def test_evaluation_changes_nothing_and_training_everything():

@@ -231,13 +231,13 @@ def worst_rebuilt(features: Tensor, rebuilt: Tensor, count: int) -> Tensor:
     Where there are fewer features than that, the rest is zeros.
     """
     parts = min(count, len(features))
-    each = len(features) // max(parts, 1)
+    if not parts:
+        return features.new_zeros(count, features.shape[1] + 1)
+    each = len(features) // parts
     errors = (features - rebuilt).square_().sum(1, keepdim=True)
-    found = torch.cat([features, errors], 1)
-    if parts:
-        first = torch.arange(0, parts * each, each, device=features.device)
-        found = found[errors[: parts * each].view(parts, each).argmax(1) + first]
-    return F.pad(found, (0, 0, 0, count - parts))
+    first = torch.arange(0, parts * each, each, device=features.device)
+    worst = errors[: parts * each].view(parts, each).argmax(1) + first
+    return F.pad(torch.cat([features, errors], 1)[worst], (0, 0, 0, count - parts))
 
 
 def _lengths(vectors: Tensor) -> Tensor:
