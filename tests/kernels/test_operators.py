@@ -4,7 +4,9 @@ import copy
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functional_call, grad, vmap
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.library import opcheck
 
 import xcnorm.nn as xnn
@@ -228,6 +230,17 @@ def test_an_empty_batch_leaves_moving_averages_alone(norm):
     for name, value in layer.state_dict().items():
         if not name.endswith("num_batches_tracked"):  # torch's norms count it
             assert torch.equal(value, before[name]), name
+
+
+@pytest.mark.parametrize("kind", [xnn.XCNormConv2d, xnn.RXCNormConv2d])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_nothing_has_to_be_known_of_the_number_of_images(kind, dtype):
+    layer, shapes = kind(4, 6, 3), ShapeEnv()
+    with FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True):
+        images = shapes.create_unbacked_symint()
+        x, c = torch.empty(images, 4, 5, 5), torch.ones(()) if layer.robust else None
+        answer = backend.BACKEND.similarity(x, layer.weight.detach(), c, layer.correlation, dtype)
+    assert answer.norm.shape == (images, 1, 3, 3)
 
 
 def test_per_sample_gradients_leave_the_kernels():
