@@ -55,6 +55,20 @@ def test_the_fastest_is_chosen_and_nothing_is_timed_twice(clock):
     assert len(clock) == len(autotune.candidates(DEFAULT))
 
 
+@pytest.mark.parametrize(("gain", "chosen"), [(0.02, DEFAULT), (0.04, DEFAULT._replace(warps=8))])
+def test_what_is_hardly_faster_stays_as_it_is(clock, monkeypatch, gain, chosen):
+    monkeypatch.setattr(autotune, "_milliseconds", lambda run, block: 1 - gain * (block.warps == 8))
+    assert tuned() == chosen
+
+
+@pytest.mark.parametrize("fits", [False, True])
+def test_a_default_without_room_on_the_gpu_is_replaced_if_anything_fits(clock, monkeypatch, fits):
+    monkeypatch.setattr(
+        autotune, "_milliseconds", lambda run, block: 1.0 if fits and block.stages == 1 else float("inf")
+    )
+    assert tuned() == (DEFAULT._replace(stages=1) if fits else DEFAULT)
+
+
 def test_another_process_remembers(clock, monkeypatch, tmp_path):
     first = tuned()
     monkeypatch.setattr(autotune, "_remembered", {})

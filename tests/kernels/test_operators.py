@@ -4,7 +4,9 @@ import copy
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functional_call, grad, vmap
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.library import opcheck
 
 import xcnorm.nn as xnn
@@ -218,6 +220,29 @@ def test_an_empty_batch_in_eval_mode(name):
     assert all(not p.grad.any() for p in layer.parameters() if p.grad is not None)
 
 
+@pytest.mark.parametrize("norm", ["instance", "batch", "none"])
+def test_an_empty_batch_leaves_moving_averages_alone(norm):
+    layer = xnn.RXCNormConv2d(4, 6, 3, scale="ema", norm=norm, backend="triton")
+    x = input_for(layer)
+    layer(x)
+    before = copy.deepcopy(layer.state_dict())
+    layer(x[:0])
+    for name, value in layer.state_dict().items():
+        if not name.endswith("num_batches_tracked"):  # torch's norms count it
+            assert torch.equal(value, before[name]), name
+
+
+@pytest.mark.parametrize("kind", [xnn.XCNormConv2d, xnn.RXCNormConv2d])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_nothing_has_to_be_known_of_the_number_of_images(kind, dtype):
+    layer, shapes = kind(4, 6, 3), ShapeEnv()
+    with FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True):
+        images = shapes.create_unbacked_symint()
+        x, c = torch.empty(images, 4, 5, 5), torch.ones(()) if layer.robust else None
+        answer = backend.BACKEND.similarity(x, layer.weight.detach(), c, layer.correlation, dtype)
+    assert answer.norm.shape == (images, 1, 3, 3)
+
+
 def test_per_sample_gradients_leave_the_kernels():
     layer = xnn.XCNormConv2d(3, 4, 3)
     parameters = {name: p.detach() for name, p in layer.named_parameters()}
@@ -260,18 +285,18 @@ def test_kernels_are_preferred_where_they_run():
 
 
 @pytest.mark.parametrize(
-    ("make", "input", "reason"),
+    ("make", "input", "other", "reason"),
     [
-        (lambda: xnn.XCNormConv2d(2, 3, 3).double(), IMAGE.double(), "the input is float64"),
-        (lambda: xnn.XCNormConv2d(2, 3, 3, channelwise=True), IMAGE, "channelwise=True standardises"),
-        (lambda: xnn.XCNormConv3d(2, 3, 1), IMAGE.unsqueeze(-1), "not volumes"),
-        (lambda: xnn.XCNormConv2d(2, 3, 3), torch.empty(2**14, 2, 2**9, 2**9, device="meta"), "2^31 values"),
+        (lambda: xnn.XCNormConv2d(2, 3, 3).double(), IMAGE.double(), "dense", "the input is float64"),
+        (lambda: xnn.XCNormConv2d(2, 3, 3, channelwise=True), IMAGE, "cpu", "channelwise=True standardises"),
+        (lambda: xnn.XCNormConv3d(2, 3, 1), IMAGE.unsqueeze(-1), "cpu", "not volumes"),
+        (lambda: xnn.XCNormConv2d(2, 3, 3), torch.empty(2**14, 2, 2**9, 2**9, device="meta"), "dense", "2^31 values"),
     ],
     ids=["float64", "channelwise", "volumes", "too many positions"],
 )
-def test_what_the_kernels_do_not_cover_falls_back_with_a_reason(make, input, reason):
+def test_what_the_kernels_do_not_cover_falls_back_with_a_reason(make, input, other, reason):
     explanation = ops.explain(make(), input)
-    assert explanation.backend != "triton"
+    assert explanation.backend == other
     assert "not triton: " in explanation.reason
     assert reason in explanation.reason
 

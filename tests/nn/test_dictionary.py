@@ -224,6 +224,8 @@ def test_the_worst_rebuilt_of_every_part():
     torch.testing.assert_close(few[:2, :-1], given[:2])
     assert (few[2] == 0).all()
     assert torch.equal(worst_rebuilt(given[:0], made[:0], 3), torch.zeros(3, 7, dtype=torch.float64))
+    for few in (0, 10):
+        assert worst_rebuilt(given[:few], made[:few], 0).shape == (0, 7)
 
 
 def test_evaluation_changes_nothing_and_training_everything():
@@ -233,6 +235,16 @@ def test_evaluation_changes_nothing_and_training_everything():
     torch.testing.assert_close(layer.state_dict(), before, rtol=0, atol=0)
     layer.train()(given)
     assert all(not torch.equal(value, before[name]) for name, value in layer.state_dict().items())
+
+
+@pytest.mark.parametrize("batches", [0, 1])
+def test_an_empty_batch_changes_nothing(batches):
+    layer = dictionary()
+    for _ in range(batches):
+        layer(features(30, 6))
+    before = copy.deepcopy(layer.state_dict())
+    assert layer(features(0, 6, 4, 4)).shape == (0, 6, 4, 4)
+    torch.testing.assert_close(layer.state_dict(), before, rtol=0, atol=0)
 
 
 def test_no_gradient_reaches_the_dictionary_and_backward_works_after_it_has_moved():

@@ -82,6 +82,30 @@ def test_empty_batch_in_eval_mode(make):
     assert output.shape == (0, *layer(input_for(layer, images=1)).shape[1:])
 
 
+def test_an_empty_batch_teaches_nothing(make):
+    layer = make()
+    layer(input_for(layer))  # moving averages leave their initial values
+    before = {name: buffer.clone() for name, buffer in layer.named_buffers()}
+    empty = input_for(layer, images=0).requires_grad_()
+    layer(empty).sum().backward()
+    assert empty.grad.shape == empty.shape
+    assert all(not p.grad.any() for p in layer.parameters() if p.grad is not None)
+    for name, buffer in layer.named_buffers():
+        if not name.endswith("num_batches_tracked"):  # torch's norms count it
+            assert torch.equal(buffer, before[name]), name
+
+
+@pytest.mark.parametrize("kind", [xnn.XCNormConv2d, xnn.RXCNormConv2d])
+def test_a_norm_without_momentum_averages_all_batches(kind):
+    layer = kind(4, 6, 3, preset="paper")
+    layer.stages.norm.momentum = None
+    means = []
+    layer.stages.norm.register_forward_pre_hook(lambda _, inputs: means.append(inputs[0].mean((0, 2, 3))))
+    for _ in range(3):
+        layer(input_for(layer))
+    torch.testing.assert_close(layer.stages.norm.running_mean, torch.stack(means).mean(0))
+
+
 def test_linear_takes_any_leading_axes():
     layer = xnn.XCNormLinear(12, 6)
     x = torch.randn(3, 4, 5, 12)

@@ -114,7 +114,7 @@ def network_cases() -> dict[str, Case]:
         {name: Case(make, (3, 20, 20)) for name, make in digits.items()}
         | {name: Case(make, (3, 8, 8)) for name, make in wide.items()}
         | {f"{name}-uneven": Case(make, (3, 8, 8), UNEVEN) for name, make in wide.items()}
-        | {"wide-conv-idle": Case(wide["wide-conv"], (3, 8, 8), IDLE)}
+        | {f"{name}-idle": Case(make, (3, 8, 8), IDLE) for name, make in wide.items()}
     )
 
 
@@ -202,6 +202,17 @@ def paper_layer() -> nn.Module:
     return xnn.RXCNormConv2d(4, 6, 3, preset="paper")
 
 
+def learn_nothing() -> dict[str, tuple[Tensor, Tensor]]:
+    """Every buffer after a batch, and after one more of which no process has any."""
+    torch.manual_seed(0)
+    layers = nn.Sequential(paper_layer(), nn.BatchNorm2d(6), xnn.Dictionary(6, words=8, chosen=3))
+    images = input_for(layers[0])
+    xnn.synchronise(layers)(images)
+    before = {name: buffer.clone() for name, buffer in layers.named_buffers()}
+    layers(images[:0])
+    return {name: (before[name], buffer) for name, buffer in layers.named_buffers()}
+
+
 def work(process: int, folder: Path) -> None:
     """What each of the two processes does."""
     torch.set_num_threads(1)
@@ -219,6 +230,7 @@ def work(process: int, folder: Path) -> None:
     results |= {name: normalise_hard_batch(name, process) for name in HARD}
     results["apart"] = train(CASES["wide-conv"], process, synchronised=False)
     results["idle dictionary"] = train(replace(CASES["Dictionary"], shares=IDLE), process)
+    results["nothing"] = learn_nothing()
     if process == 0:  # alone: it would wait for the other for ever if there were anything to say
         layer = xnn.synchronise(paper_layer()).eval()
         results["evaluation"] = layer(input_for(layer))
@@ -260,6 +272,13 @@ def test_a_process_without_images_has_the_dictionary_of_the_others(results):
     torch.testing.assert_close(first, second, rtol=0, atol=0)
     assert all(buffer.isfinite().all() for buffer in first.values())
     assert first["0.dictionary.num_batches_tracked"] == 3
+
+
+def test_a_batch_that_no_process_has_teaches_nothing(results):
+    for name, (before, after) in results[0]["nothing"].items():
+        if name.endswith("norm.num_batches_tracked") or name == "1.num_batches_tracked":  # torch's norms count it
+            continue
+        assert torch.equal(before, after), name
 
 
 @pytest.mark.parametrize("name", HARD)

@@ -62,6 +62,21 @@ def test_second_derivatives(case, robust):
         assert error(a, e) < 1e-4
 
 
+@pytest.mark.parametrize("cls", [xnn.XCNormConv2d, xnn.RXCNormConv2d])
+def test_a_backward_inside_autocast_is_in_full_precision(cls):
+    layer = cls(16, 6, 3, padding=1, mask=True)
+    x = torch.randn(3, 16, 8, 8, requires_grad=True)
+    inputs = [x, *layer.parameters()]
+    with torch.autocast("cpu", torch.bfloat16):
+        output = layer(x)
+        vector = torch.randn_like(output)
+        inside = [torch.autograd.grad(output, inputs, vector, create_graph=create) for create in (True, False)]
+    outside = torch.autograd.grad(layer(x), inputs, vector.float())
+    for twice, once, expected in zip(*inside, outside, strict=True):
+        assert error(twice, expected) < 1e-5
+        assert error(once, expected) < 1e-5
+
+
 STAGES = [
     {},
     {"preset": "paper"},
@@ -122,6 +137,29 @@ def test_whole_layers(cls, options, memory_format):
         assert silent.is_contiguous(memory_format=memory_format)
 
 
+@pytest.mark.usefixtures("size")
+@pytest.mark.parametrize("scale", ["ema", "parameter", "patch"])
+@pytest.mark.parametrize("channelwise", [False, True], ids=["", "channelwise"])
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=["NCHW", "NHWC"])
+@pytest.mark.parametrize("frozen", ["input", "weight"])
+def test_what_needs_no_gradient_is_left_out(scale, channelwise, memory_format, frozen):
+    """A first layer, or one whose filters are frozen: no gradient that nobody computed leaves a function."""
+    layer, exact = pair(xnn.RXCNormConv2d, {"kernel_size": 3, "scale": scale, "channelwise": channelwise})
+    x = torch.randn(5, 4, 9, 8).to(memory_format=memory_format)
+    vector = torch.randn(5, 6, 7, 6, dtype=torch.float64)
+    gradients = []
+    for module, images in ((layer, x), (exact, x.double())):
+        images.requires_grad_(frozen != "input")
+        module.weight.requires_grad_(frozen != "weight")
+        with torch.autograd.set_detect_anomaly(True):
+            module(images).backward(vector.to(images.dtype))
+        assert (module.weight if frozen == "weight" else images).grad is None
+        wanted = [tensor for tensor in (images, *module.parameters()) if tensor.requires_grad]
+        gradients.append([tensor.grad for tensor in wanted])
+    for a, e in zip(*gradients, strict=True):
+        assert error(a, e) < 1e-4
+
+
 @pytest.mark.parametrize("gain", ["before_norm", "after_norm"])
 def test_a_gain_of_zero_has_a_gradient(gain):
     layer, exact = pair(xnn.XCNormConv2d, {"kernel_size": 3, "gain": gain, "mask": True})
@@ -157,3 +195,16 @@ def test_transforms_and_other_dtypes_go_to_the_dense_formula():
     for other, reason in ((x.double(), "it computes in float32"), (x[:0], "the batch is empty")):
         with pytest.raises(ValueError, match=reason):
             ops.similarity(other, layer.weight, torch.tensor(1.0), layer.correlation, backend="cpu")
+
+
+@pytest.mark.usefixtures("size")
+@pytest.mark.parametrize("cls", [xnn.XCNormConv2d, xnn.RXCNormConv2d])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("gradient", [False, True], ids=["inference", "training"])
+def test_a_traced_layer_takes_any_batch(cls, gradient):
+    """Blocks of images would be written into the trace."""
+    layer, x = cls(4, 6, 3, padding=1, norm="instance").eval(), torch.randn(9, 4, 8, 8)
+    with torch.set_grad_enabled(gradient):
+        traced = torch.jit.trace(layer, x[:2])
+        torch.testing.assert_close(traced(x), layer(x))

@@ -37,7 +37,7 @@ def compile_ahead(
     jobs = layers_ahead(shapes, grown)
     # Processes of their own from the start: a forked one could not use the GPU.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(cores, context) as pool:
+    with ProcessPoolExecutor(cores, context, initializer=_without_tuning) as pool:
         # Neighbours in this order need different kernels.
         running = [pool.submit(_run, precision, *job) for precision, job in itertools.product(precisions, jobs)]
         for job in running:
@@ -48,6 +48,11 @@ def layers_ahead(shapes: Sequence[Shape], grown: Iterable[tuple[str, Shape]]) ->
     """Sides and shapes to run, each once: those to be measured, and those that their gates look at."""
     sizes = [*shapes, *map(small, shapes)]
     return list(dict.fromkeys([*itertools.product(OURS, sizes), *grown]))
+
+
+def _without_tuning() -> None:
+    """On a GPU that many processes use at a time, timed blocks mean nothing, but would be remembered."""
+    os.environ["XCNORM_AUTOTUNE"] = "0"
 
 
 def _run(precision: str, side: str, shape: Shape) -> None:

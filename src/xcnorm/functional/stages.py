@@ -227,7 +227,7 @@ class _Standardise(torch.autograd.Function):
         """Gradient of the values; that of the rate is there for second derivatives."""
         standardised, rate = ctx.saved_tensors
         grad, grad_rate = grads
-        share = grad_rate * rate * (rate.numel() / standardised.numel())
+        share = grad_rate * rate * (rate.numel() / max(1, standardised.numel()))
         along = (grad * standardised).mean(ctx.axes, keepdim=True) + share
         grad = torch.addcmul(grad - grad.mean(ctx.axes, keepdim=True), standardised, along, value=-1)
         return grad.mul_(rate), None, None

@@ -139,16 +139,19 @@ class Dictionary(nn.Module):
         length = _lengths(features)
         code, target = code / length, features / length
         sums = code.t() @ torch.cat([code, target], 1)
-        means, seeds = self._pool(sums, features, rebuilt)
-        moment, cross = means.split([len(self.words), features.shape[1]], 1)
-        self._follow(moment, cross, seeds)
+        sums, count, seeds = self._pool(sums, features, rebuilt)
+        moment, cross = (sums / count).split([len(self.words), features.shape[1]], 1)
+        self._follow(moment, cross, seeds, count > 0)
 
-    def _pool(self, sums: Tensor, features: Tensor, rebuilt: Tensor) -> tuple[Tensor, Tensor]:
-        """Means of what was summed over the batch's features, and what `worst_rebuilt` finds in it."""
-        return sums / len(features), worst_rebuilt(features, rebuilt, len(self.words))
+    def _pool(self, sums: Tensor, features: Tensor, rebuilt: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Sums over the batch's features, the number of these, and what `worst_rebuilt` finds in them."""
+        return sums, sums.new_full((), len(features)), worst_rebuilt(features, rebuilt, len(self.words))
 
-    def _follow(self, moment: Tensor, cross: Tensor, seeds: Tensor) -> None:
-        """Move averages and words on by a batch's means of ``b b'`` and ``b z'``, and replace words that are dead."""
+    def _follow(self, moment: Tensor, cross: Tensor, seeds: Tensor, there: Tensor) -> None:
+        """Move averages and words on by a batch's means of ``b b'`` and ``b z'``, and replace words that are dead.
+
+        Nothing changes where ``there`` says that the batch has no features.
+        """
         moment = torch.lerp(self.code_moment.to(moment.dtype), moment, self.momentum)
         cross = torch.lerp(self.cross_moment.to(cross.dtype), cross, self.momentum)
         words = regress(self.words.to(cross.dtype), moment, cross)
@@ -169,10 +172,9 @@ class Dictionary(nn.Module):
         moment = moment * keep * keep[:, None]
         moment.diagonal().add_((1 - keep) * mean)
         cross = torch.where(keep[:, None] == 1, cross, mean * words)
-        self.words.copy_(words)
-        self.code_moment.copy_(moment)
-        self.cross_moment.copy_(cross)
-        self.num_batches_tracked.add_(1)
+        for buffer, new in ((self.words, words), (self.code_moment, moment), (self.cross_moment, cross)):
+            buffer.copy_(torch.where(there, new, buffer))
+        self.num_batches_tracked.add_(there)
 
 
 class Rebuilt(nn.Module):
@@ -229,13 +231,13 @@ def worst_rebuilt(features: Tensor, rebuilt: Tensor, count: int) -> Tensor:
     Where there are fewer features than that, the rest is zeros.
     """
     parts = min(count, len(features))
-    each = len(features) // max(parts, 1)
+    if not parts:
+        return features.new_zeros(count, features.shape[1] + 1)
+    each = len(features) // parts
     errors = (features - rebuilt).square_().sum(1, keepdim=True)
-    found = torch.cat([features, errors], 1)
-    if parts:
-        first = torch.arange(0, parts * each, each, device=features.device)
-        found = found[errors[: parts * each].view(parts, each).argmax(1) + first]
-    return F.pad(found, (0, 0, 0, count - parts))
+    first = torch.arange(0, parts * each, each, device=features.device)
+    worst = errors[: parts * each].view(parts, each).argmax(1) + first
+    return F.pad(torch.cat([features, errors], 1)[worst], (0, 0, 0, count - parts))
 
 
 def _lengths(vectors: Tensor) -> Tensor:

@@ -161,7 +161,7 @@ class Stages(nn.Module):
             statistics, eps = "batch", norm.eps
             if not norm.training and norm.running_mean is not None and norm.running_var is not None:
                 statistics, mean, variance = "given", norm.running_mean.float(), norm.running_var.float()
-            elif images * positions < 2:
+            elif images * positions < 2 or (norm.training and norm.momentum is None):  # None: an average of all batches
                 return None
         else:
             return None
@@ -260,8 +260,8 @@ class RobustScale(nn.Module):
         return torch.full((), self.options.c_init, dtype=dtype, device=device)
 
     def update(self, deviation: Tensor) -> None:
-        """Move the average towards a batch's mean patch deviation, in training mode only."""
-        if self.training and self.options.scale == "ema":
+        """Move the average towards a batch's mean patch deviation, in training mode only; without patches it stays."""
+        if self.training and self.options.scale == "ema" and deviation.numel():
             # Detached, not under no_grad: such a region costs torch.export a split of the whole graph per layer.
             self.running_c.lerp_(deviation.detach().mean().to(self.running_c.dtype), self.options.momentum)
 

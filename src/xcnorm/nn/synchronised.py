@@ -87,21 +87,21 @@ class SyncBatchNorm(_BatchNorm):
             return super().forward(input)
         self._check_input_dim(input)
         mean, variance, count = _moments_of_all(input.detach())
-        self._track(mean, variance * count / (count - 1))
+        self._track(mean, variance * count / (count - 1), count > 0)
         weight = torch.ones_like(mean) if self.weight is None else self.weight.to(mean.dtype)
         bias = torch.zeros_like(mean) if self.bias is None else self.bias.to(mean.dtype)
         output: Tensor = apply(_Normalise, input, weight, bias, mean, (variance + self.eps).rsqrt(), count)
         return output
 
-    def _track(self, mean: Tensor, unbiased_variance: Tensor) -> None:
-        """Move the averages towards those of the batch, as torch does."""
+    def _track(self, mean: Tensor, unbiased_variance: Tensor, there: Tensor) -> None:
+        """Move the averages towards those of the batch, as torch does: not where no process has any values."""
         if not self.track_running_stats or self.running_mean is None or self.running_var is None:
             return
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
         factor = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), factor)
-        self.running_var.lerp_(unbiased_variance.to(self.running_var.dtype), factor)
+        for average, new in ((self.running_mean, mean), (self.running_var, unbiased_variance)):
+            average.lerp_(torch.where(there, new.to(average.dtype), average), factor)
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim < 2 or input.shape[1] != self.num_features:
@@ -118,14 +118,14 @@ class SyncRobustScale(RobustScale):
         if self.training and self.options.scale == "ema" and _several_processes():
             total = torch.stack([deviation.detach().sum(), deviation.new_full((), deviation.numel())])
             dist.all_reduce(total)
-            deviation = total[0] / total[1]
+            deviation = torch.where(total[1] > 0, total[0] / total[1], self.running_c)
         super().update(deviation)
 
 
 class SyncDictionary(Dictionary):
     """`Dictionary` that learns from the features of all processes; each proposes its share of new words."""
 
-    def _pool(self, sums: Tensor, features: Tensor, rebuilt: Tensor) -> tuple[Tensor, Tensor]:
+    def _pool(self, sums: Tensor, features: Tensor, rebuilt: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if not _several_processes():
             return super()._pool(sums, features, rebuilt)
         total = torch.cat([sums.flatten(), sums.new_full((1,), len(features))])
@@ -134,7 +134,7 @@ class SyncDictionary(Dictionary):
         own = worst_rebuilt(features, rebuilt, len(self.words) // processes)
         seeds = [torch.empty_like(own) for _ in range(processes)]
         dist.all_gather(seeds, own)
-        return (total[:-1] / total[-1]).view_as(sums), torch.cat(seeds)
+        return total[:-1].view_as(sums), total[-1], torch.cat(seeds)
 
 
 def _several_processes() -> bool:

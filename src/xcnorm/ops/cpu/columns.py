@@ -63,30 +63,38 @@ class Columns(torch.autograd.Function):
     def _gradients(ctx: Any, of_total: Tensor, of_energy: Tensor) -> tuple[Tensor | None, ...]:
         input, level, weight, mean, rate = ctx.saved_tensors
         spec: Correlation = ctx.spec
-        of_input, _, _, _, of_rate, _ = ctx.needs_input_grad
+        of_input, _, of_weight, of_mean, of_rate, _ = ctx.needs_input_grad
+        of_patches = of_input or of_mean or of_rate
         patches = _Patches(input, level, weight, mean, rate, spec)
         of_products, of_energy = patches.products(of_total), of_energy.unsqueeze(2) * 2
-        grad_input, grad_mean, grad_rate = torch.empty_like(input), torch.empty_like(mean), torch.zeros_like(rate)
-        grad_filters = torch.zeros_like(patches.filters)
+        grad_input, grad_mean = (
+            torch.empty_like(maps) if needed else None for maps, needed in ((input, of_input), (mean, of_mean))
+        )
+        grad_rate, grad_filters = (
+            torch.zeros_like(sums) if needed else None
+            for sums, needed in ((rate, of_rate), (patches.filters, of_weight))
+        )
         cut, bent, bells, columns = (patches.buffer() for _ in range(4))
         for block in patches.blocks:
             t, values, bell, grad = (buffer[: _count(block)] for buffer in (cut, bent, bells, columns))
             patches.cut(block, t)
             _bend(t, values, bell, spec.robust)
-            patches.multiply_back(of_products[block], values, grad_filters, grad if of_input or of_rate else None)
-            if not (of_input or of_rate):
+            patches.multiply_back(of_products[block], values, grad_filters, grad if of_patches else None)
+            if not of_patches:
                 continue
             grad.addcmul_(values, patches.beside(of_energy[block]))
             _multiply_slope(grad, t, values, bell, spec.robust)
             local_rate = _of_images(rate, block)
-            if of_rate:
+            if grad_rate is not None:
                 pull = torch.mul(grad, t, out=values).sum(patches.kernel_axes)
                 _of_images(grad_rate, block).add_(pull.sum_to_size(local_rate.shape) / local_rate)
             grad.mul_(patches.beside(local_rate))
-            grad_mean[block] = -grad.sum(patches.kernel_axes).sum_to_size(mean[block].shape)
-            if of_input:
+            if grad_mean is not None:
+                grad_mean[block] = -grad.sum(patches.kernel_axes).sum_to_size(mean[block].shape)
+            if grad_input is not None:
                 grad_input[block] = patches.pasted(block, grad)
-        return grad_input if of_input else None, None, patches.like_weight(grad_filters), grad_mean, grad_rate, None
+        grad_weight = None if grad_filters is None else patches.like_weight(grad_filters)
+        return grad_input, None, grad_weight, grad_mean, grad_rate, None
 
 
 class _Patches:
@@ -137,20 +145,22 @@ class _Patches:
             torch.mm(self.filters[group], matrices[image, group], out=products[image, group])
 
     def multiply_back(
-        self, of_products: Tensor, patches: Tensor, grad_filters: Tensor, grad_patches: Tensor | None
+        self, of_products: Tensor, patches: Tensor, grad_filters: Tensor | None, grad_patches: Tensor | None
     ) -> None:
-        """From the gradient of the products: add that of the filters, and write that of the patches."""
+        """From the gradient of the products: add that of the filters, and write that of the patches, if wanted."""
         matrices = self._matrices(patches)
         grad_matrices = None if grad_patches is None else self._matrices(grad_patches)
         if self._joint:
             of_rows = _rows(of_products)
-            grad_filters[0].addmm_(of_rows.mT, _rows(matrices))
+            if grad_filters is not None:
+                grad_filters[0].addmm_(of_rows.mT, _rows(matrices))
             if grad_matrices is not None:
                 torch.mm(of_rows, self.filters[0], out=_rows(grad_matrices))
             return
         for image, group in itertools.product(*map(range, matrices.shape[:2])):
             product = of_products[image, group]
-            grad_filters[group].addmm_(product, matrices[image, group].mT)
+            if grad_filters is not None:
+                grad_filters[group].addmm_(product, matrices[image, group].mT)
             if grad_matrices is not None:
                 torch.mm(self.filters[group].mT, product, out=grad_matrices[image, group])
 

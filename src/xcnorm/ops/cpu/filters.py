@@ -10,6 +10,7 @@ from torch import Tensor
 import xcnorm.functional as xf
 from xcnorm.functional.correlation import WEIGHT_FLOOR
 from xcnorm.ops.cpu.twice import through_formula
+from xcnorm.ops.precision import full_precision
 
 
 class Filters(torch.autograd.Function):
@@ -32,6 +33,7 @@ class Filters(torch.autograd.Function):
         if torch.is_grad_enabled():
             return through_formula(lambda weight: [xf.normalise_weight(weight)], [weight], grads)[0]
         grad = grads[0].flatten(1)
-        along = torch.linalg.vecdot(grad, filters).unsqueeze(1)
+        with full_precision(grad.device):
+            along = torch.linalg.vecdot(grad, filters).unsqueeze(1)
         result = grad - grad.mean(1, keepdim=True)
         return result.addcmul_(filters, along, value=-1).div_(norm).view(weight.shape)

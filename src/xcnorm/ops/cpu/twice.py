@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from xcnorm.ops.precision import full_precision
+
 
 def through_formula(
     formula: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor | None], grads: Sequence[Tensor | None]
@@ -21,11 +23,13 @@ def through_formula(
     # One argument may be computed from another: behind a view of its own, each is a variable of its own.
     views = [None if input is None else input.view_as(input) for input in inputs]
     wanted = [view for view in views if view is not None and view.requires_grad]
-    pairs = [
-        (output, grad)
-        for output, grad in zip(formula(*views), grads, strict=True)
-        if grad is not None and output.requires_grad
-    ]
-    outputs, grads = zip(*pairs, strict=True)
-    found = iter(torch.autograd.grad(outputs, wanted, grads, create_graph=True, allow_unused=True))
+    # A backward may be called inside autocast.
+    with full_precision(wanted[0].device):
+        pairs = [
+            (output, grad)
+            for output, grad in zip(formula(*views), grads, strict=True)
+            if grad is not None and output.requires_grad
+        ]
+        outputs, grads = zip(*pairs, strict=True)
+        found = iter(torch.autograd.grad(outputs, wanted, grads, create_graph=True, allow_unused=True))
     return [next(found) if view is not None and view.requires_grad else None for view in views]

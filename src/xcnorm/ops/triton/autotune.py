@@ -22,7 +22,9 @@ from xcnorm.folders import cache_root
 from xcnorm.ops.triton.configurations import Block
 from xcnorm.ops.triton.geometry import Geometry
 
-_REPEATS = 5
+_REPEATS = 7
+_HEAD_START = 2_000_000  # cycles, about a millisecond: a launch takes the host less than that
+_MARGIN = 0.03  # by which the table's entry must be beaten: less may be noise, and other blocks round otherwise
 _remembered: dict[Path, dict[str, Block]] = {}
 
 
@@ -37,7 +39,8 @@ def tuned(kernel: str, default: Block, g: Geometry, options: tuple[Any, ...], ru
         run: Launches the kernel with given block sizes.
 
     Returns:
-        The fastest that was ever found here; the default if tuning is off, or cannot be done now.
+        The fastest that was ever found here; the default if that is hardly slower, tuning is off, or cannot be done
+        now.
     """
     if os.environ.get("XCNORM_AUTOTUNE") != "1":
         return default
@@ -51,7 +54,8 @@ def tuned(kernel: str, default: Block, g: Geometry, options: tuple[Any, ...], ru
         if not _can_time():
             return default
         times = {block: _milliseconds(run, block) for block in choices}
-        known[name] = min(times, key=lambda block: times[block])
+        fastest = min(times, key=lambda block: times[block])
+        known[name] = fastest if times[fastest] < (1 - _MARGIN) * times[default] else default
         # Other processes may have added theirs meanwhile.
         _save(path, _load(path, warn=False) | known)
     return known[name]
@@ -77,18 +81,21 @@ def candidates(default: Block) -> list[Block]:
 
 def _milliseconds(run: Callable[[Block], object], block: Block) -> float:
     """Of the fastest of a few runs; infinite if the GPU has no room for such a block."""
-    times = []
+    rounds = []
     try:
-        for _ in range(1 + _REPEATS):  # the first compiles
+        run(block)  # compiles
+        for _ in range(_REPEATS):
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            # The GPU is kept waiting until all is launched: what the host needs for that is not the kernel's time.
+            torch.cuda._sleep(_HEAD_START)
             begin.record()
             run(block)
             end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end))
+            rounds.append((begin, end))
     except TritonError:
         return float("inf")
-    return min(times[1:])
+    torch.cuda.synchronize()
+    return min(begin.elapsed_time(end) for begin, end in rounds)
 
 
 def _can_time() -> bool:

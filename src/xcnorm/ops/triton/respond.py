@@ -7,7 +7,7 @@ from torch import Tensor
 
 from xcnorm.ops.correlation import Correlation, Similarity
 from xcnorm.ops.finish import Finish, Response
-from xcnorm.ops.triton.operators.correlate import correlate
+from xcnorm.ops.triton.operators.correlate import correlate, fits_convolution
 from xcnorm.ops.triton.operators.finish import finish
 from xcnorm.ops.triton.operators.mask import mask
 from xcnorm.ops.triton.operators.track import track
@@ -64,11 +64,14 @@ def _correlate(
     )
     if not (weight.is_contiguous() or (weight.ndim == 4 and weight.is_contiguous(memory_format=torch.channels_last))):
         weight = weight.contiguous()
+    precision = _precision(spec, compute_dtype)
     product, norm, deviation, physical, deviations, *_ = correlate(
         last.contiguous(), weight, c, spec.kernel, spec.stride, spec.dilation, spec.padding, spec.padding_mode,
-        spec.groups, spec.robust or "none", spec.per_patch, spec.eps, compute_dtype, _precision(spec, compute_dtype),
+        spec.groups, spec.robust or "none", spec.per_patch, spec.eps, compute_dtype, precision,
     )  # fmt: skip
-    return product, norm, deviation, physical if physical.numel() else norm, deviations
+    if fits_convolution(spec, compute_dtype, precision):
+        physical = norm
+    return product, norm, deviation, physical, deviations
 
 
 def _precision(spec: Correlation, dtype: torch.dtype) -> str:

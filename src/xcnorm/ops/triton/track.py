@@ -25,7 +25,7 @@ def track(
     momentum: float,
     c_momentum: float,
 ) -> None:
-    """Move averages towards a batch, as torch's batch norm does.
+    """Move averages towards a batch, as torch's batch norm does; an empty one leaves them alone.
 
     Args:
         mean: Of each channel, float32; None where that is not averaged, and so for the others.
@@ -40,12 +40,14 @@ def track(
         momentum: Weight of the batch in the channel norm's averages.
         c_momentum: The same for c.
     """
+    if not patches:
+        return
     if deviations is not None and deviations.numel() > _MANY:
         deviations = deviations.sum().reshape(1)
     channels = 0 if mean is None else mean.numel()
     _track[(triton.cdiv(channels, _CHANNELS) + 1,)](
         mean, variance, running_mean, running_variance, batches, deviations, running_c,
-        momentum, values / max(1, values - 1), c_momentum, 1 / max(1, patches),
+        momentum, values / max(1, values - 1), c_momentum, 1 / patches,
         channels, 0 if deviations is None else deviations.numel(),
         CHANNELS=_CHANNELS, ADDED=_ADDED, num_warps=8,
     )  # fmt: skip
