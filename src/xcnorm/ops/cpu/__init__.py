@@ -11,7 +11,7 @@ from xcnorm.ops.cpu.respond import respond, similarity
 
 
 def _unsupported(input: Tensor, spec: Correlation) -> str | None:
-    if torch.jit.is_tracing():
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # torch forgot to say so
         return "a trace would keep this batch's blocks of images"
     if input.device.type != "cpu":
         return f"it runs on the CPU, the input is on {input.device.type}"
