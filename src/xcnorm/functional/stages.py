@@ -137,8 +137,13 @@ def masked_similarity(similarity: Tensor, norm: Tensor, mask: Tensor) -> Tensor:
         >>> masked_similarity(u, norm, torch.tensor([1.0, 0.0]).view(1, 2, 1, 1)).flatten()
         tensor([1., 1., 3., 3.])
     """
-    factor = mask + (1 - mask) * norm
+    factor = mask_factor(norm, mask)
     return (similarity.unflatten(1, (factor.shape[1], -1)) * factor.unsqueeze(2)).flatten(1, 2)
+
+
+def mask_factor(norm: Tensor, mask: Tensor) -> Tensor:
+    """What norm-based attention multiplies the channels of a group by; arguments as in `masked_similarity`."""
+    return mask + (1 - mask) * norm
 
 
 def channel_norm(similarity: Tensor, statistics: Statistics = "batch", eps: float = 1e-5) -> Tensor:

@@ -254,6 +254,50 @@ def per_group(values: Tensor, factor: Tensor) -> Tensor:
     return (values.unflatten(1, (factor.shape[1], -1)) * factor.unsqueeze(2)).flatten(1, 2)
 
 
+def finished(
+    similarity: Tensor,
+    factor: Tensor | None,
+    tau: Tensor | None,
+    gain: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    *,
+    rectify: Any,
+    gain_after: bool,
+    statistics: Any,
+    eps: float,
+) -> Tensor:
+    """The stages of `xcnorm.ops.Finish` by the functions of the equations, for second derivatives.
+
+    Args:
+        similarity: ``(N, C, *positions)``.
+        factor: Of the attention mask, ``(N, groups, *positions)``; None without.
+        tau: Exponent, to be broadcast; None without.
+        gain: ``(C,)``; None without.
+        mean: ``(C,)``; looked at if ``statistics`` are given.
+        variance: The same.
+        rectify: As in `xcnorm.ops.Finish`, and so are the others.
+        gain_after: See there.
+        statistics: See there.
+        eps: See there.
+    """
+    output = xf.rectify(similarity, rectify)
+    if tau is not None:
+        output = xf.sharpen(output, tau)
+    if gain is not None and not gain_after:
+        output = xf.gain(output, gain)
+    if factor is not None:
+        output = per_group(output, factor)
+    if statistics == "given":
+        assert mean is not None
+        assert variance is not None
+        shape = (-1, *(1,) * (output.ndim - 2))
+        output = (output - mean.view(shape)) * (variance.view(shape) + eps).rsqrt()
+    elif statistics != "none":
+        output = xf.channel_norm(output, statistics, eps)
+    return xf.gain(output, gain) if gain is not None and gain_after else output
+
+
 class _ChannelMoments(torch.autograd.Function):
     """Mean and variance over the channels of ``(N, sets, channels, *sizes)``, without storing differences."""
 

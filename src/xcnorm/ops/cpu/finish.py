@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-import xcnorm.functional as xf
 from xcnorm.functional.stages import SHARPEN_FLOOR
 from xcnorm.ops import dense
 from xcnorm.ops.cpu.blocks import blocks
@@ -57,7 +56,11 @@ class Finishing(torch.autograd.Function):
         *inputs, means, variances = ctx.saved_tensors
         options: Options = ctx.options
         if torch.is_grad_enabled():
-            return None, *through_formula(lambda *tensors: [_formula(options, *tensors)], inputs, grads[:1])
+
+            def formula(product: Tensor, rate: Tensor, *rest: Any) -> list[Tensor]:
+                return [dense.finished(dense.per_group(product, rate), *rest, **asdict(options))]
+
+            return None, *through_formula(formula, inputs, grads[:1])
 
         product, rate, factor, tau, gain, *_ = inputs
         stages = _Stages(options, *inputs)
@@ -300,31 +303,3 @@ def _images(pool: list[slice]) -> slice:
 def _summed(grads: Tensor, like: Tensor) -> Tensor:
     """One number per image and channel, summed to the shape of a parameter."""
     return (grads.sum() if like.numel() == 1 else grads.sum(0)).reshape(like.shape)
-
-
-def _formula(
-    options: Options,
-    product: Tensor,
-    rate: Tensor,
-    factor: Tensor | None,
-    tau: Tensor | None,
-    gain: Tensor | None,
-    mean: Tensor | None,
-    variance: Tensor | None,
-) -> Tensor:
-    """What `Finishing` computes, by the functions of the equations."""
-    rectify: Any = options.rectify
-    statistics: Any = options.statistics
-    output = xf.rectify(dense.per_group(product, rate), rectify)
-    if tau is not None:
-        output = xf.sharpen(output, tau)
-    if gain is not None and not options.gain_after:
-        output = xf.gain(output, gain)
-    if factor is not None:
-        output = dense.per_group(output, factor)
-    if mean is not None and variance is not None:
-        shape = (-1, *(1,) * (product.ndim - 2))
-        output = (output - mean.view(shape)) * (variance.view(shape) + options.eps).rsqrt()
-    elif statistics != "none":
-        output = xf.channel_norm(output, statistics, options.eps)
-    return xf.gain(output, gain) if gain is not None and options.gain_after else output

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import xcnorm.functional as xf
+from xcnorm.functional.stages import mask_factor
 from xcnorm.ops import dense
 from xcnorm.ops.autograd import apply
 from xcnorm.ops.correlation import Correlation, Similarity
@@ -92,5 +93,5 @@ def _rate_and_factor(quotient: dense.Quotient, stages: Finish, filters: Tensor) 
     factor = None
     if stages.mask is not None:
         mask = xf.attention_mask(quotient.norm / math.sqrt(filters[0].numel()), *stages.mask)
-        factor = mask + (1 - mask) * quotient.norm
+        factor = mask_factor(quotient.norm, mask)
     return quotient.divisor.reciprocal(), factor

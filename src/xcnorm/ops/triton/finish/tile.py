@@ -6,10 +6,11 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+from xcnorm.functional.stages import SHARPEN_FLOOR
 from xcnorm.ops.finish import TAU_MINIMUM
 
 _INTERPRETED: tl.constexpr = tl.constexpr(triton.knobs.runtime.interpret)
-_FLOOR: tl.constexpr = tl.constexpr(1e-6)  # as in `xcnorm.functional.sharpen`
+_FLOOR: tl.constexpr = tl.constexpr(SHARPEN_FLOOR)
 _TAU_MINIMUM: tl.constexpr = tl.constexpr(TAU_MINIMUM)
 
 

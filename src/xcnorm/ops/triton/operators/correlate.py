@@ -79,6 +79,8 @@ def correlate(
 
 @correlate.register_fake
 def _(input, weight, c, *settings):  # type: ignore[no-untyped-def]
+    from xcnorm.ops.triton.geometry import both_orders_grid
+
     spec, (dtype, precision) = _spec(*settings[:-2]), settings[-2:]
     kernel, groups = spec.kernel, spec.groups
     images, filters, channels = input.shape[0], weight.shape[0], weight.shape[1]
@@ -90,7 +92,7 @@ def _(input, weight, c, *settings):  # type: ignore[no-untyped-def]
         full((images, positions, groups), dtype=torch.float32),
         full((groups, positions, images), dtype=torch.float32),
         full(0 if fits_convolution(spec, dtype, precision) else (images, positions, groups), dtype=torch.float32),
-        full((images + 15) // 16 * ((positions + 15) // 16) * groups, dtype=torch.float32),  # see `both_orders_grid`
+        full(math.prod(both_orders_grid(images, positions, groups)), dtype=torch.float32),
         full((groups, positions, images), dtype=torch.float32),
         full((filters, taps, channels) if kernel else 0, dtype=torch.float16 if precision == "half" else dtype),
         full((2, filters), dtype=torch.float32),

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import xcnorm.functional as xf
+from xcnorm.ops import dense
 from xcnorm.ops.finish import exponent
 from xcnorm.ops.triton.operators.define import define, second_derivatives
 
@@ -124,19 +124,13 @@ def _twice(ctx: Any, *grads: Tensor) -> Any:
         product, norm, factor, tau, gain = (next(rest) if there else None for there in present)
         assert product is not None
         assert norm is not None
-        groups = norm.shape[2]
-        output = (product.float().unflatten(2, (groups, -1)) / norm.unsqueeze(3)).flatten(2)
-        output = xf.rectify(output, rectify)
-        output = output if tau is None else xf.sharpen(output, exponent(tau))
-        output = output if gain is None or gain_after else output * gain
-        output = output if factor is None else (output.unflatten(2, (groups, -1)) * factor.unsqueeze(3)).flatten(2)
-        output = output.mT
-        if statistics == "given":
-            output = (output - mean[:, None]) * (variance[:, None] + eps).rsqrt()
-        elif statistics != "none":
-            output = xf.channel_norm(output, statistics, eps)
-        output = output.mT
-        return [output if gain is None or not gain_after else output * gain]
+        output = dense.finished(
+            dense.per_group(product.float().mT, norm.mT.reciprocal()),
+            None if factor is None else factor.mT,
+            None if tau is None else exponent(tau)[:, None],
+            gain, mean, variance, rectify=rectify, gain_after=gain_after, statistics=statistics, eps=eps,
+        )  # fmt: skip
+        return [output.mT]
 
     second = second_derivatives(formula, arguments, [grad], grads)
     return *second, *(None,) * 6

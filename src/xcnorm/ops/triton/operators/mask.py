@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import xcnorm.functional as xf
+from xcnorm.functional.stages import mask_factor
 from xcnorm.ops.triton.operators.define import define, second_derivatives
 
 
@@ -63,7 +64,7 @@ def _twice(ctx: Any, *grads: Tensor) -> Any:
     def formula(norm: Tensor, weight: Tensor, bias: Tensor) -> list[Tensor]:
         maps = norm.permute(0, 3, 1, 2)
         part = xf.attention_mask(maps / math.sqrt(ctx.alpha), weight.unsqueeze(1), bias)
-        return [(part + (1 - part) * maps).permute(0, 2, 3, 1)]
+        return [mask_factor(maps, part).permute(0, 2, 3, 1)]
 
     return *second_derivatives(formula, arguments, [grad], grads), None
 
