@@ -85,20 +85,19 @@ def test_network_exports_with_a_free_batch_size(network, layer):
 
 
 # At full depth nothing is compared: small images make the deep networks amplify rounding (see the head of this file).
+# On robust layers alone, which have all that the others have and more; the shallow networks above come in every form.
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_network_of_full_depth_compiles_as_one_graph(name, layer):
+def test_network_of_full_depth_compiles_as_one_graph(name):
     torch._dynamo.reset()
-    network = create_model(name, layer).eval()
+    network = create_model(name, "r_xcnorm").eval()
     compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
     assert compiled(images(2, dtype=torch.float32)).isfinite().all()
 
 
-@pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_network_of_full_depth_exports(name, layer):
-    program = torch.export.export(create_model(name, layer).eval(), (images(2, dtype=torch.float32),))
+def test_network_of_full_depth_exports(name):
+    program = torch.export.export(create_model(name, "r_xcnorm").eval(), (images(2, dtype=torch.float32),))
     assert program.module()(images(2, dtype=torch.float32)).shape == (2, 10)
