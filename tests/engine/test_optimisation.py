@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from xcnorm.engine.experiment import OptimiserSection, ScheduleSection
-from xcnorm.engine.optimisation import make_optimiser, rate_factor
+from xcnorm.engine.optimisation import make_optimiser, rate_factor, restore
 from xcnorm.models import create_model
 
 STEPS = 200
@@ -82,3 +82,35 @@ def test_optimisers(settings, kind, values):
     for group in optimiser.param_groups:
         assert group["lr"] == 0.2
         assert values.items() <= group.items()
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_state_from_another_layout_goes_on_as_before(name, last):
+    """Against torch's plain form; a checkpoint holds everything in the usual order, whatever that of the weights."""
+    settings = OptimiserSection(name=name, learning_rate=0.1)
+    layer = nn.Conv2d(3, 4, 5)
+    plain = nn.Conv2d(3, 4, 5)
+    plain.load_state_dict(layer.state_dict())
+    if last:
+        layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
+    optimiser = make_optimiser(layer, settings, capturable=False)
+    groups = [{key: group[key] for key in ("weight_decay",)} for group in optimiser.param_groups]
+    groups = [{**group, "params": [each]} for group, each in zip(groups, plain.parameters(), strict=True)]
+    options = {"momentum": 0.9, "nesterov": True} if name == "sgd" else {}
+    expected = type(optimiser)(groups, lr=0.1, foreach=False, **options)
+    for turn in range(3):
+        if turn == 1:
+            state = optimiser.state_dict()
+            for averages in state["state"].values():
+                averages.update(
+                    {key: value.clone(memory_format=torch.contiguous_format) for key, value in averages.items()}
+                )
+            optimiser = make_optimiser(layer, settings, capturable=False)
+            restore(optimiser, state)
+        for one, other in zip(layer.parameters(), plain.parameters(), strict=True):
+            other.grad = torch.randn_like(other)
+            one.grad = torch.empty_like(one).copy_(other.grad)
+        optimiser.step()
+        expected.step()
+    torch.testing.assert_close(layer.state_dict(), plain.state_dict(), rtol=1e-5, atol=1e-6)

@@ -37,7 +37,8 @@ def rate_factor(schedule: ScheduleSection, step: int, steps: int) -> float:
 def make_optimiser(model: nn.Module, settings: OptimiserSection, capturable: bool) -> torch.optim.Optimizer:
     """The optimiser of a network, with weight decay on the weights of its layers alone.
 
-    A step that is captured reads its rate from the device, where it can be changed between replays.
+    It is torch's fused form: one pass over the weights, and the same arithmetic in captured steps as in others. A step
+    that is captured reads its rate from the device, where it can be changed between replays.
 
     Args:
         model: The network, on its device.
@@ -60,10 +61,9 @@ def make_optimiser(model: nn.Module, settings: OptimiserSection, capturable: boo
     if settings.name == "sgd":
         momentum = settings.momentum
         nesterov = settings.nesterov and momentum > 0
-        # Of SGD's forms only the fused one takes a rate from the device.
-        return torch.optim.SGD(groups, rate, momentum, nesterov=nesterov, fused=True if capturable else None)
+        return torch.optim.SGD(groups, rate, momentum, nesterov=nesterov, fused=True)
     kind = torch.optim.AdamW if settings.name == "adamw" else torch.optim.Adam
-    return kind(groups, rate, capturable=capturable)
+    return kind(groups, rate, capturable=capturable, fused=True)
 
 
 def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
@@ -81,6 +81,12 @@ def restore(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
     optimiser.load_state_dict(state)
     for group, rate in zip(optimiser.param_groups, rates, strict=True):
         group["lr"] = rate
+    # A fused step walks through the memory of a weight and of its averages side by side and does not look at strides:
+    # averages that came back in another order than a channels-last weight would be mixed up without a word.
+    for parameter, averages in optimiser.state.items():
+        for name, value in averages.items():
+            if isinstance(value, Tensor) and value.ndim and value.shape == parameter.shape:
+                averages[name] = torch.empty_like(parameter).copy_(value)
 
 
 def _layer_weights(model: nn.Module) -> set[int]:
