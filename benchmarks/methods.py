@@ -1,11 +1,11 @@
 """Every method of the tables on Digits, by its published recipe: the runs behind the numbers in docs/methods.
 
-    xcnorm sweep paper/table1_digits --data DIR --device cuda --out runs     # or methods/ada_digits for one of them
+    xcnorm sweep methods/ada_digits --data DIR --device cuda --out runs --set run.graph=true
     python -m benchmarks.methods collect runs --out benchmarks/results/methods_digits_h200.json
     python -m benchmarks.methods pages benchmarks/results/methods_digits_h200.json docs/methods
 
-``collect`` gathers finished runs into one file: each experiment's settings, seeds, scores and machine. ``pages``
-writes the scores into the page of each method, between ``<!-- numbers -->`` and ``<!-- end numbers -->``.
+``collect`` gathers finished runs of one machine into one file: each experiment's settings, seeds, scores and machine.
+``pages`` writes the scores into the page of each method, between ``<!-- numbers -->`` and ``<!-- end numbers -->``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from xcnorm.report.runs import find_runs, flatten
 BEGIN, END = "<!-- numbers -->", "<!-- end numbers -->"
 NAMES = {"svhn": "SVHN", "mnist_m": "MNIST-M", "syn": "SYN", "syn_rendered": "SYN rendered", "usps": "USPS"}
 SELECTIONS = {"last": "last weights", "best_on_source": "best on source"}
+HOW = ("run.precision", "run.compile", "run.graph", "run.channels_last")  # settings that change roundings and speed
 
 
 def collect(folder: Path, commit: str | None) -> dict[str, Any]:
@@ -83,10 +84,14 @@ def write_pages(result: Mapping[str, Any], folder: Path) -> None:
 
 def _is_published(arm: Mapping[str, Any]) -> bool:
     """Whether an arm is that of its method's preset, however it was computed."""
-    (experiment,) = load_preset(f"methods/{arm['settings']['method.name']}_digits").experiments({"seed": 0})
-    wanted = dict(flatten(json.loads(experiment.model_dump_json())))
+    wanted = _settings(arm["settings"]["method.name"])
     ours = {name: value for name, value in arm["settings"].items() if not name.startswith("run.")}
     return all(wanted.get(name) == value for name, value in ours.items())
+
+
+def _settings(method: str) -> dict[str, Any]:
+    (experiment,) = load_preset(f"methods/{method}_digits").experiments({"seed": 0})
+    return dict(flatten(json.loads(experiment.model_dump_json())))
 
 
 def _section(method: str, arm: Mapping[str, Any]) -> str:
@@ -104,11 +109,13 @@ def _section(method: str, arm: Mapping[str, Any]) -> str:
     lines.append("| published | " + " | ".join(printed) + " | |")
     machine = arm["environment"]
     seeds = ", ".join(map(str, arm["seeds"]))
-    graph = " --set run.graph=true" if arm["settings"]["run.graph"] else ""
+    preset = _settings(method)
+    changed = {name: arm["settings"][name] for name in HOW if arm["settings"][name] != preset[name]}
+    changes = "".join(f" --set {name}={json.dumps(value)}" for name, value in changed.items())
     origin = (
-        f"`xcnorm sweep methods/{method}_digits{graph}`, seeds {seeds}, mean and standard deviation in percent; "
-        f"{machine['device']}, torch {machine['torch']}, commit {machine['commit']}. SVHN is the 28-pixel copy, "
-        "brought back to 32; SYN itself was not at hand, SYN rendered is our own look-alike."
+        f"`xcnorm sweep methods/{method}_digits --data DIR{changes}`, seeds {seeds}, mean and standard deviation in "
+        f"percent; {machine['device']}, torch {machine['torch']}, commit {machine['commit']}. SVHN is the "
+        "28-pixel copy, brought back to 32; SYN itself was not at hand, SYN rendered is our own look-alike."
     )
     return "\n".join(lines) + "\n\n" + origin
 
