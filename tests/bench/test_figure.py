@@ -12,7 +12,7 @@ from xcnorm.errors import UserError
 def result(monkeypatch):
     make_tiny(monkeypatch)
     monkeypatch.setattr(layers, "_grow", lambda *arguments: [])
-    return layers.measure("cpu", ["wrn16_4"], ["fp32"], ["eager"], 2, 1, lambda line: None, lambda result: None)
+    return layers.measure("cpu", ["wrn16_4"], ["fp32"], ["eager"], 2, 1, False, lambda line: None, lambda result: None)
 
 
 def test_a_result_takes_its_place_on_the_page(result, tmp_path):

@@ -34,7 +34,7 @@ def test_only_the_method_as_published_is_on_its_page(tmp_path):
     assert "| published | 27.8 |" in text
     assert "60.0" not in text
     assert "old" not in text
-    assert "xcnorm sweep methods/erm_digits --set run.graph=true" in text
+    assert "xcnorm sweep methods/erm_digits --data DIR --set run.graph=true" in text
 
 
 def test_a_page_without_a_place_is_refused(tmp_path):

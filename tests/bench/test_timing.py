@@ -56,9 +56,11 @@ def test_memory_counts_the_input_and_what_is_held_at_once(step, held):
 
 def test_settings_are_given_back():
     before = torch.get_num_threads(), torch.backends.cudnn.benchmark, torch.backends.cuda.matmul.allow_tf32
-    with timing.settings(threads=2):
+    with timing.settings(threads=2, channels_last=True):
         assert torch.get_num_threads() == 2
         assert torch.backends.cudnn.benchmark
+        assert timing.LAYOUTS["cpu"] is torch.channels_last
+    assert timing.LAYOUTS["cpu"] is torch.contiguous_format
     assert before == (torch.get_num_threads(), torch.backends.cudnn.benchmark, torch.backends.cuda.matmul.allow_tf32)
 
 

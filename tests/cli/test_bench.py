@@ -5,12 +5,14 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from tests.bench.test_sides import break_backends
 from tests.bench.tiny import SHAPES, make_tiny
 from xcnorm.bench.sides import OURS, PLAIN
 from xcnorm.cli import main
 from xcnorm.data import corruptions
+from xcnorm.nn import RXCNormConv2d
 
 
 def test_corruptions(capsys):
@@ -51,6 +53,24 @@ def test_layers(capsys, monkeypatch, tmp_path):
         for side in (PLAIN, "xcnorm", "r_xcnorm")
     }
     assert {verdict["side"] for verdict in result["bars"]} == set(OURS)
+
+
+def test_channels_last_on_a_cpu(capsys, monkeypatch):
+    make_tiny(monkeypatch)
+    monkeypatch.setattr("xcnorm.bench.layers._grow", lambda *arguments: [])
+    seen = set()
+    forward = RXCNormConv2d.forward
+
+    def watched(layer, input):
+        seen.add(input.is_contiguous(memory_format=torch.channels_last))
+        return forward(layer, input)
+
+    monkeypatch.setattr(RXCNormConv2d, "forward", watched)
+    assert main(["bench", "layers", "--quick", "--channels-last", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["channels_last"]
+    assert True in seen
+    assert all(row["gate"] is None or row["gate"]["passed"] for row in result["rows"])
 
 
 def test_a_layer_that_computes_something_else_is_not_timed(capsys, monkeypatch):

@@ -37,6 +37,7 @@ def measure(
     modes: Sequence[str],
     turns: int,
     threads: int,
+    channels_last: bool,
     done: Callable[[str], None],
     keep: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
@@ -49,6 +50,7 @@ def measure(
         modes: Some of `xcnorm.bench.timing.MODES`.
         turns: How often each is timed.
         threads: Of a CPU.
+        channels_last: Whether channels come last in memory on a CPU; on a GPU they do.
         done: Told in a line of each shape.
         keep: Given what there is so far after each shape: a run may take long, and not reach its end.
     """
@@ -57,7 +59,7 @@ def measure(
     growth: list[dict[str, Any]] = []
     if not has_bcos():
         done("b-cos conv: not measured, because the package bcos cannot be imported")
-    with settings(threads):
+    with settings(threads, channels_last=channels_last):
         result = {
             "subject": "layers",
             "device": device,
@@ -65,6 +67,7 @@ def measure(
             "precisions": list(precisions),
             "modes": list(modes),
             "turns": turns,
+            "channels_last": channels_last or device == "cuda",
             "bcos_installed": has_bcos(),
             "ceilings": {precision: ceilings(device, precision) for precision in precisions},
             "cases": {shape.name: shape.to_dict() for shape in shapes},

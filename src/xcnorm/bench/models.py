@@ -46,6 +46,7 @@ def measure(
     modes: Sequence[str],
     turns: int,
     threads: int,
+    channels_last: bool,
     done: Callable[[str], None],
     keep: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def measure(
     and would only bring their ratios closer to 1.
     """
     rows: list[dict[str, Any]] = []
-    with settings(threads):
+    with settings(threads, channels_last=channels_last):
         result = {
             "subject": "models",
             "device": device,
@@ -63,6 +64,7 @@ def measure(
             "precisions": list(precisions),
             "modes": list(modes),
             "turns": turns,
+            "channels_last": channels_last or device == "cuda",
             "cases": {_case(network, device): {"images": batch_size(network, device)} for network in networks},
             "rows": rows,
         }

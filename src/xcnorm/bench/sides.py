@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from xcnorm import ops
 from xcnorm.bench.shapes import Shape
-from xcnorm.bench.timing import autocast, dtype_of, race, ready, without_search
+from xcnorm.bench.timing import LAYOUTS, autocast, dtype_of, race, ready, without_search
 from xcnorm.models.wiring import Wiring
 from xcnorm.nn import RXCNormConv2d, XCNormConv2d
 
@@ -101,12 +101,12 @@ def gate(side: str, shape: Shape, precision: str, device: str) -> dict[str, Any]
         ``backend``, who answered; ``output`` and ``gradients``, the relative errors; and whether they ``passed`` the
         `LIMITS`.
     """
-    return _gate(side, small(shape), precision, device)
+    return _gate(side, small(shape), precision, device, LAYOUTS[device])
 
 
 @cache
 @without_search()
-def _gate(side: str, shape: Shape, precision: str, device: str) -> dict[str, Any]:
+def _gate(side: str, shape: Shape, precision: str, device: str, layout: torch.memory_format) -> dict[str, Any]:
     """Once for all shapes that are alike when they are small."""
     torch.manual_seed(0)
     layer = make(side, shape)
@@ -117,13 +117,14 @@ def _gate(side: str, shape: Shape, precision: str, device: str) -> dict[str, Any
     exact.load_state_dict(state)
     input = torch.randn(shape.input_size).to(dtype_of(precision))
     expected = _answers(exact.double().to(device), input.double().to(device), "fp32")
+    input = input.to(device, memory_format=layout)
     errors = [
         float((answer.double() - right).norm() / right.norm())
-        for answer, right in zip(_answers(ready(layer, device), input.to(device), precision), expected, strict=True)
+        for answer, right in zip(_answers(ready(layer, device), input, precision), expected, strict=True)
     ]
     limits = [LIMITS[precision][0], *[LIMITS[precision][1]] * (len(errors) - 1)]
     return {
-        "backend": ops.explain(layer, input.to(device)).backend,
+        "backend": ops.explain(layer, input).backend,
         "output": errors[0],
         "gradients": max(errors[1:]),
         "passed": all(error <= limit for error, limit in zip(errors, limits, strict=True)),
@@ -170,11 +171,8 @@ def compare(
 def _answers(layer: nn.Module, input: Tensor, precision: str) -> list[Tensor]:
     """Output and gradients, of the input where a network needs it."""
     assert isinstance(layer, XCNormConv2d | RXCNormConv2d)
-    device = input.device.type
-    if device == "cuda":
-        input = input.contiguous(memory_format=torch.channels_last)
     wanted = [layer.weight] if layer.in_channels == 3 else [layer.weight, input.requires_grad_()]
-    with autocast(precision, device):
+    with autocast(precision, input.device.type):
         output = layer(input)
     gradient = torch.randn(output.shape, generator=torch.Generator().manual_seed(0)).to(output)
     return [output.detach(), *torch.autograd.grad(output, wanted, gradient)]

@@ -23,6 +23,10 @@ MODES = {"cpu": ("eager", "compiled"), "cuda": ("graph", "eager", "compiled")}
 PRECISIONS = {"cpu": ("fp32",), "cuda": ("bf16", "tf32")}
 """``bf16`` is autocast with an input that is in bfloat16 already, as inside a network; ``tf32`` are float32 tensors."""
 
+LAYOUTS = {"cpu": torch.contiguous_format, "cuda": torch.channels_last}
+"""How images and filters lie in memory; `settings` may change that of a CPU. The matrix units of a GPU want channels
+last."""
+
 Step = Callable[[Tensor], object]
 Key = TypeVar("Key", bound=Hashable)
 
@@ -33,9 +37,16 @@ _MULTIPLIED = {"cpu": 2048, "cuda": 8192}  # rows and columns, for the matrix ra
 
 
 @contextmanager
-def settings(threads: int) -> Iterator[None]:
-    """Torch as fast as it goes, on all sides: TF32 products, and cuDNN looks for its best algorithms."""
-    before = torch.get_num_threads()
+def settings(threads: int, *, channels_last: bool = False) -> Iterator[None]:
+    """Torch as fast as it goes, on all sides: TF32 products, and cuDNN looks for its best algorithms.
+
+    Args:
+        threads: Of a CPU.
+        channels_last: Whether channels come last on a CPU too.
+    """
+    before, layout = torch.get_num_threads(), LAYOUTS["cpu"]
+    if channels_last:
+        LAYOUTS["cpu"] = torch.channels_last
     tuned = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
     torch.set_num_threads(threads)
     torch.backends.cudnn.benchmark = torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
@@ -43,6 +54,7 @@ def settings(threads: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+        LAYOUTS["cpu"] = layout
         torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = tuned[:2]
         torch.backends.cuda.matmul.allow_tf32 = tuned[2]
 
@@ -68,10 +80,8 @@ def dtype_of(precision: str) -> torch.dtype:
 
 
 def ready(module: nn.Module, device: str) -> nn.Module:
-    """A module on its device, on a GPU with channels last, as its matrix units want them."""
-    if device == "cpu":
-        return module
-    return module.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch forgot it
+    """A module on its device, in the layout of that."""
+    return module.to(device).to(memory_format=LAYOUTS[device])  # type: ignore[call-overload]  # torch forgot it
 
 
 def rotating_inputs(shape: tuple[int, ...], precision: str, device: str, *, gradient: bool) -> list[Tensor]:
@@ -90,8 +100,7 @@ def rotating_inputs(shape: tuple[int, ...], precision: str, device: str, *, grad
 
 def one_input(shape: tuple[int, ...], precision: str, device: str, *, gradient: bool) -> Tensor:
     """One of `rotating_inputs`."""
-    memory = torch.channels_last if device == "cuda" else torch.contiguous_format
-    input = torch.randn(shape, device=device).to(dtype_of(precision), memory_format=memory)
+    input = torch.randn(shape, device=device).to(dtype_of(precision), memory_format=LAYOUTS[device])
     return input.requires_grad_(gradient)
 
 

@@ -31,6 +31,9 @@ Networks = Annotated[
     typer.Option("--network", help="Measure this one only; can be repeated.", show_default=False),
 ]
 Threads = Annotated[int, typer.Option(min=1, help="Threads of a CPU.")]
+ChannelsLast = Annotated[
+    bool, typer.Option("--channels-last", help="Channels come last in memory on a CPU too; on a GPU they do.")
+]
 Out = Annotated[Path | None, typer.Option(help="JSON file to write the result to.", show_default=False)]
 
 
@@ -108,6 +111,7 @@ def layers(
     precisions: Precisions = None,
     modes: Modes = None,
     threads: Threads = 1,
+    channels_last: ChannelsLast = False,
     out: Out = None,
     json: _output.Json = False,
 ) -> None:
@@ -117,7 +121,7 @@ def layers(
     from xcnorm.bench.shapes import NETWORKS, QUICK
 
     chosen = _chosen("network", networks, NETWORKS, QUICK if quick else tuple(NETWORKS))
-    _compare(measure, device, chosen, precisions, modes, quick, threads, out, json)
+    _compare(measure, device, chosen, precisions, modes, quick, threads, channels_last, out, json)
 
 
 @app.command()
@@ -128,6 +132,7 @@ def models(
     precisions: Precisions = None,
     modes: Modes = None,
     threads: Threads = 1,
+    channels_last: ChannelsLast = False,
     out: Out = None,
     json: _output.Json = False,
 ) -> None:
@@ -137,7 +142,7 @@ def models(
     from xcnorm.bench.shapes import NETWORKS
 
     chosen = _chosen("network", networks, NETWORKS, QUICK if quick else MEASURED)
-    _compare(measure, device, chosen, precisions, modes, quick, threads, out, json)
+    _compare(measure, device, chosen, precisions, modes, quick, threads, channels_last, out, json)
 
 
 @app.command()
@@ -209,6 +214,7 @@ def _compare(
     modes: Sequence[str] | None,
     quick: bool,
     threads: int,
+    channels_last: bool,
     out: Path | None,
     json: bool,
 ) -> None:
@@ -233,7 +239,7 @@ def _compare(
         if out is not None:
             out.write_text(json_format.dumps(result) + "\n", encoding="utf-8")
 
-    result = measure(device, networks, precisions, modes, 3 if quick else 7, threads, done, keep)
+    result = measure(device, networks, precisions, modes, 3 if quick else 7, threads, channels_last, done, keep)
     keep(result)
     if json:
         _output.print_json(result)
