@@ -1,0 +1,57 @@
+"""What a target loses on its way through 28 pixels: how far a copy of SVHN that was shrunk can be held against a row.
+
+    python -m benchmarks.softened runs --data DIR
+
+tests the last weights of finished Digits runs on SVHN and MNIST-M as they are, and once more shrunk to 28 pixels and
+brought back to 32. MNIST-M comes in 32 pixels, so the loss there is what such a copy costs the first time; the 28-pixel
+copy of SVHN has had that behind it already, and shows what a second time costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from xcnorm import data
+from xcnorm.data import Benchmark
+from xcnorm.data.transforms import resize
+from xcnorm.engine.batches import accuracy
+from xcnorm.engine.runs import RunFolder
+from xcnorm.engine.training import build_model
+from xcnorm.evaluate.protocol import answers
+from xcnorm.report.runs import find_runs
+
+TARGETS = ("svhn", "mnist_m")
+
+
+def measure(folder: RunFolder, benchmark: Benchmark) -> Mapping[str, tuple[float, float]]:
+    """Accuracy on each target in percent, as it is and softened."""
+    experiment, cpu = folder.experiment(), torch.device("cpu")
+    model = build_model(experiment, benchmark, cpu)
+    model.load_state_dict(folder.weights("last"))
+    answer = answers(model, experiment, cpu)
+    found = {}
+    for name in TARGETS:
+        images, labels = benchmark.targets[name].images, benchmark.targets[name].labels
+        softened = resize(resize(images, 28), 32)
+        found[name] = 100 * accuracy(answer(images), labels), 100 * accuracy(answer(softened), labels)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("--data", type=Path, help="folder of the data; else XCNORM_DATA")
+    given = parser.parse_args()
+    benchmark = data.load("digits", given.data)
+    for run in find_runs(given.runs).finished:
+        found = measure(RunFolder(run.folder), benchmark)
+        cells = [f"{name} {before:.1f} -> {after:.1f}" for name, (before, after) in found.items()]
+        print(f"{run.config['label']}, seed {run.seed}: " + ", ".join(cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()
