@@ -19,6 +19,7 @@ from typing import Annotated, cast
 import typer
 
 from xcnorm._version import __version__
+from xcnorm.allocator import keep_freed_memory
 from xcnorm.errors import UserError
 
 __all__ = ["main"]
@@ -107,6 +108,7 @@ def _options(
 ) -> None:
     """Normalised cross-correlation convolutions for single domain generalization."""
     context.obj.traceback = traceback
+    keep_freed_memory()
 
 
 def _usage(error: typer.BadParameter) -> str:
