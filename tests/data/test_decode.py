@@ -1,3 +1,4 @@
+import functools
 import multiprocessing
 import os
 import shutil
@@ -181,7 +182,13 @@ def test_ctrl_c_ends_all_of_it(same, folder, out, tmp_path):
     script.write_text(SCRIPT)
     command = [sys.executable, script, folder, out]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # What a shell runs in the background ignores Ctrl-C, and so does all that it starts.
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler),
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline()

@@ -294,6 +294,22 @@ def test_instance_norm_passes_a_single_position_through():
     torch.testing.assert_close(xnn.InstanceNorm(4)(wide), torch.nn.InstanceNorm2d(4)(wide))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_instance_norm_keeps_dtype_and_memory_format(dtype, memory_format):
+    norm, torchs = xnn.InstanceNorm(4, affine=True), torch.nn.InstanceNorm2d(4, affine=True)
+    torch.nn.init.uniform_(norm.weight)
+    torchs.load_state_dict({"weight": norm.weight.detach(), "bias": norm.bias.detach()})
+    x = torch.randn(3, 4, 5, 5).to(dtype, memory_format=memory_format).requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        output = norm(x)
+    assert output.dtype == dtype
+    assert output.is_contiguous(memory_format=memory_format)
+    torch.testing.assert_close(output.float(), torchs(x.float()), rtol=2e-2, atol=2e-2)
+    output.sum().backward()
+    assert norm.weight.grad.dtype == torch.float32
+
+
 @pytest.mark.parametrize("precision", [None, torch.float16], ids=["float32", "fp16"])
 def test_compiled_inference_equals_eager(precision):
     """Without anybody wanting a gradient: under no_grad, and with frozen parameters."""
