@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 import xcnorm.functional as xf
 from xcnorm.errors import unknown_name
+from xcnorm.ops.precision import full_precision
 
 NORMS = ("batch", "instance", "group", "layer", "none")
 
@@ -70,7 +71,7 @@ class InstanceNorm(nn.Module):
     def _fused(self, input: Tensor) -> Tensor:
         """By torch's group norm with one channel to a group: on small maps its instance norm takes three times as long."""
         weight, bias = (part if part is None else part.to(input.dtype) for part in (self.weight, self.bias))
-        with torch.autocast(input.device.type, enabled=False):  # which would make it float32; inside, it is anyway
+        with full_precision(input.device):  # autocast would make it float32; inside, it is anyway
             output = F.group_norm(input, self.channels, weight, bias, self.eps)
         # It forgets the memory format on a GPU.
         return output if output.stride() == input.stride() else torch.empty_like(input).copy_(output)
