@@ -18,6 +18,7 @@ import torch
 from xcnorm import data
 from xcnorm.data import Benchmark
 from xcnorm.data.transforms import resize
+from xcnorm.engine import world
 from xcnorm.engine.batches import accuracy
 from xcnorm.engine.runs import RunFolder
 from xcnorm.engine.training import build_model
@@ -27,12 +28,12 @@ from xcnorm.report.runs import find_runs
 TARGETS = ("svhn", "mnist_m")
 
 
-def measure(folder: RunFolder, benchmark: Benchmark) -> Mapping[str, tuple[float, float]]:
+def measure(folder: RunFolder, benchmark: Benchmark, device: torch.device) -> Mapping[str, tuple[float, float]]:
     """Accuracy on each target in percent, as it is and softened."""
-    experiment, cpu = folder.experiment(), torch.device("cpu")
-    model = build_model(experiment, benchmark, cpu)
+    experiment = folder.experiment()
+    model = build_model(experiment, benchmark, device)
     model.load_state_dict(folder.weights("last"))
-    answer = answers(model, experiment, cpu)
+    answer = answers(model, experiment, device)
     found = {}
     for name in TARGETS:
         images, labels = benchmark.targets[name].images, benchmark.targets[name].labels
@@ -45,10 +46,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path)
     parser.add_argument("--data", type=Path, help="folder of the data; else XCNORM_DATA")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     given = parser.parse_args()
     benchmark = data.load("digits", given.data)
+    with world(given.device) as here:
+        device = here.device
     for run in find_runs(given.runs).finished:
-        found = measure(RunFolder(run.folder), benchmark)
+        found = measure(RunFolder(run.folder), benchmark, device)
         cells = [f"{name} {before:.1f} -> {after:.1f}" for name, (before, after) in found.items()]
         print(f"{run.config['label']}, seed {run.seed}: " + ", ".join(cells), flush=True)
 
