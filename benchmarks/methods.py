@@ -4,7 +4,8 @@
     python -m benchmarks.methods collect runs --out benchmarks/results/methods_digits_h200.json
     python -m benchmarks.methods pages benchmarks/results/methods_digits_h200.json docs/methods
 
-``collect`` gathers finished runs of one machine into one file: each experiment's settings, seeds, scores and machine.
+``collect`` gathers finished runs of one machine into a file: each experiment's settings, seeds, scores and machine.
+Experiments of other machines that the file has already stay in it.
 ``pages`` writes the scores into the page of each method, between ``<!-- numbers -->`` and ``<!-- end numbers -->``.
 """
 
@@ -39,6 +40,13 @@ def collect(folder: Path, commit: str | None) -> dict[str, Any]:
     for broken in runs.broken:
         print(f"left out {broken.folder}: {broken.reason}")
     return {"arms": [_arm(arm, commit) for arm in group(runs.finished)]}
+
+
+def _added(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
+    """Both results, without what was done anew of the older one."""
+    anew = [arm["settings"] for arm in newer["arms"]]
+    arms = [arm for arm in older["arms"] if arm["settings"] not in anew] + newer["arms"]
+    return {"arms": sorted(arms, key=lambda arm: str(arm["label"]))}
 
 
 def _arm(arm: Arm, commit: str | None) -> dict[str, Any]:
@@ -86,7 +94,8 @@ def _is_published(arm: Mapping[str, Any]) -> bool:
     """Whether an arm is that of its method's preset, however it was computed."""
     wanted = _settings(arm["settings"]["method.name"])
     ours = {name: value for name, value in arm["settings"].items() if not name.startswith("run.")}
-    return all(wanted.get(name) == value for name, value in ours.items())
+    options = [name for name in wanted if name.startswith("method.options.")]  # one left out was another default
+    return all(wanted.get(name) == value for name, value in ours.items()) and all(name in ours for name in options)
 
 
 def _settings(method: str) -> dict[str, Any]:
@@ -132,7 +141,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     gather = commands.add_parser("collect", help="gather finished runs into one file")
     gather.add_argument("runs", type=Path)
-    gather.add_argument("--out", type=Path, required=True)
+    gather.add_argument("--out", type=Path, required=True, help="JSON file to write, or to add to")
     gather.add_argument("--commit", help="of the code, where the machine that ran it had no git")
     pages = commands.add_parser("pages", help="write the scores into the pages of the methods")
     pages.add_argument("results", type=Path)
@@ -140,6 +149,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.command == "collect":
         result = collect(given.runs, given.commit)
+        if given.out.exists():
+            result = _added(json.loads(given.out.read_text(encoding="utf-8")), result)
         given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     else:
         write_pages(json.loads(given.results.read_text(encoding="utf-8")), given.folder)

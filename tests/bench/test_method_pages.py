@@ -2,14 +2,14 @@
 
 import pytest
 
-from benchmarks.methods import BEGIN, END, write_pages
+from benchmarks.methods import BEGIN, END, _added, write_pages
 from xcnorm.engine import load_preset
 from xcnorm.errors import UserError
 from xcnorm.report.runs import flatten
 
 
-def arm(svhn, **changes):
-    (experiment,) = load_preset("methods/erm_digits").experiments({"seed": 0})
+def arm(svhn, method="erm", **changes):
+    (experiment,) = load_preset(f"methods/{method}_digits").experiments({"seed": 0})
     settings = dict(flatten(experiment.model_dump(mode="json"))) | {"run.graph": True} | changes
     return {
         "label": "ERM",
@@ -35,6 +35,22 @@ def test_only_the_method_as_published_is_on_its_page(tmp_path):
     assert "60.0" not in text
     assert "old" not in text
     assert "xcnorm sweep methods/erm_digits --data DIR --set run.graph=true" in text
+
+
+def test_settings_that_are_not_told_are_not_those_of_the_preset(tmp_path):
+    page = tmp_path / "jigen.md"
+    page.write_text(f"{BEGIN}\n{END}\n")
+    untold = arm([60.0], "jigen")
+    del untold["settings"]["method.options.classify"]
+    write_pages({"arms": [arm([30.0], "jigen"), untold]}, tmp_path)
+    assert "30.0" in page.read_text()
+    assert "60.0" not in page.read_text()
+
+
+def test_a_file_of_results_grows_and_what_is_done_anew_replaces_the_old(tmp_path):
+    first, other, again = arm([30.0]), arm([40.0], "jigen"), arm([31.0])
+    arms = _added({"arms": [first, other]}, {"arms": [again]})["arms"]
+    assert sorted(each["targets"]["last"]["svhn"] for each in arms) == [[31.0], [40.0]]
 
 
 def test_a_page_without_a_place_is_refused(tmp_path):

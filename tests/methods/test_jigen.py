@@ -115,7 +115,7 @@ def test_without_an_image_in_order_there_is_no_class_loss_of_those_in_order():
 def test_images_stay_in_order_with_their_probability_and_permutations_are_equally_likely(ordered):
     count = 20_000
     method, _ = begun(count, slice(0, count), ordered=ordered, permutations=5)
-    _, _, puzzle = method.draw(torch.empty(count, 0), torch.empty(count), generator())
+    puzzle = method.draw(torch.empty(count, 0), torch.zeros(count, dtype=torch.int64), generator())[2]
     counts = puzzle.bincount(minlength=6).tolist()
     for number, probability in zip(counts, [ordered, *[(1 - ordered) / 5] * 5], strict=True):
         assert abs(number - count * probability) <= 5 * math.sqrt(count * probability * (1 - probability))

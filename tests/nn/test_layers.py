@@ -296,11 +296,12 @@ def test_instance_norm_passes_a_single_position_through():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-def test_instance_norm_keeps_dtype_and_memory_format(dtype, memory_format):
+@pytest.mark.parametrize("pixels", [5, 20])
+def test_instance_norm_keeps_dtype_and_memory_format(dtype, memory_format, pixels):
     norm, torchs = xnn.InstanceNorm(4, affine=True), torch.nn.InstanceNorm2d(4, affine=True)
     torch.nn.init.uniform_(norm.weight)
     torchs.load_state_dict({"weight": norm.weight.detach(), "bias": norm.bias.detach()})
-    x = torch.randn(3, 4, 5, 5).to(dtype, memory_format=memory_format).requires_grad_()
+    x = torch.randn(3, 4, pixels, pixels).to(dtype, memory_format=memory_format).requires_grad_()
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
         output = norm(x)
     assert output.dtype == dtype

@@ -20,6 +20,7 @@ from xcnorm.models import Network
 
 _GRID = 3  # tiles along each side
 _MOST = 1000  # permutations; the largest set that was published
+_LEFT_OUT = -100  # the label of an image that torch's cross-entropy passes over
 
 
 @register_method("jigen")
@@ -31,14 +32,14 @@ class JiGen(Method):
         weight: The weight of the puzzle's loss; 0.7 for ResNet-18 and 0.9 for AlexNet in the published scripts.
         ordered: The probability that an image is left in order; 0.9 and 0.7 there.
         permutations: The number of ways to shuffle; the puzzle's classes are these and "in order".
-        classify: Which images count in the class loss: ``"all"``, as in the published scripts, or ``"ordered"``, as in
-            the paper's text.
+        classify: Which images count in the class loss: ``"ordered"``, those in order, as in the paper's text, or
+            ``"all"``, as in the published scripts.
     """
 
     weight: float = 0.7
     ordered: float = 0.9
     permutations: int = 30
-    classify: str = "all"
+    classify: str = "ordered"
 
     capturable = True
     neutral = {"weight": 0.0, "ordered": 1.0}  # noqa: RUF012 - a constant of the class
@@ -72,26 +73,23 @@ class JiGen(Method):
         coins = torch.rand(batch, generator=generator)
         puzzle = torch.randint(1, self.permutations + 1, (batch,), generator=generator)
         puzzle = torch.where(coins < self.ordered, 0, puzzle)
-        drawn = images, labels, puzzle[part].to(images.device)
-        if self.classify == "all":
-            return drawn
-        whole = (puzzle == 0).float()
-        return *drawn, (whole / whole.mean().clamp_min(1 / batch))[part].to(images.device)
+        counted = (puzzle == 0) | (self.classify == "all")
+        # A mean over those that count in the whole batch, in every process.
+        share = counted.double().mean().clamp_min(1 / batch).reciprocal().float().expand(batch)
+        device = images.device
+        labels = labels.where(counted[part].to(device), _LEFT_OUT)
+        return images, labels, puzzle[part].to(device), share[part].to(device)
 
     def loss(self, model: Network, *drawn: Tensor) -> Tensor:
         """The class loss, and the puzzle's.
 
         Args:
             model: The network.
-            *drawn: Images, labels, puzzles, and where not all images count in the class loss, how much each does.
+            *drawn: Images, labels of those that count in the class loss, puzzles, and how much each that counts does.
         """
-        images, labels, puzzle, *shares = drawn
+        images, labels, puzzle, share = drawn
         embedding = model.features(rearranged(images, self._arrangements[puzzle]))
-        logits = model.classifier(embedding)
-        if shares:
-            classes = (F.cross_entropy(logits, labels, reduction="none") * shares[0]).mean()
-        else:
-            classes = F.cross_entropy(logits, labels)
+        classes = F.cross_entropy(model.classifier(embedding), labels, reduction="sum") / len(labels) * share[0]
         return classes + self.weight * F.cross_entropy(self._head(embedding), puzzle)
 
 
