@@ -6,7 +6,8 @@
 
 ``collect`` gathers finished runs of one machine into a file: each experiment's settings, seeds, scores and machine.
 Experiments of other machines that the file has already stay in it.
-``pages`` writes the scores into the page of each method, between ``<!-- numbers -->`` and ``<!-- end numbers -->``.
+``pages`` writes the scores into the page of each method and all of them into ``index.md``, in the order of the paper's
+table 1, between ``<!-- numbers -->`` and ``<!-- end numbers -->``.
 """
 
 from __future__ import annotations
@@ -77,17 +78,34 @@ def write_pages(result: Mapping[str, Any], folder: Path) -> None:
     Raises:
         UserError: A page has no place for them.
     """
-    for arm in result["arms"]:
-        method = arm["settings"]["method.name"]
-        if not _is_published(arm):
-            continue  # the method on other layers, or with other settings
-        page = folder / f"{method}.md"
-        text = page.read_text(encoding="utf-8")
-        if BEGIN not in text or END not in text:
-            raise UserError(f"{page} has no place for numbers: {BEGIN} and {END}")
-        before, rest = text.split(BEGIN)
-        after = rest.split(END)[1]
-        page.write_text(f"{before}{BEGIN}\n\n{_section(method, arm)}\n\n{END}{after}", encoding="utf-8")
+    published = {arm["settings"]["method.name"]: arm for arm in result["arms"] if _is_published(arm)}
+    for method, arm in published.items():
+        _fill(folder / f"{method}.md", _section(method, arm))
+    _fill(folder / "index.md", _overview(published))
+
+
+def _fill(page: Path, section: str) -> None:
+    text = page.read_text(encoding="utf-8")
+    if BEGIN not in text or END not in text:
+        raise UserError(f"{page} has no place for numbers: {BEGIN} and {END}")
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    page.write_text(f"{before}{BEGIN}\n\n{section}\n\n{END}{after}", encoding="utf-8")
+
+
+def _overview(published: Mapping[str, Mapping[str, Any]]) -> str:
+    """Last weights of every method beside what was published, on the targets that both have."""
+    left, rows = dict(published), list[str]()
+    for row in load_preset("paper/table1_digits").arms:
+        method = row.values.get("method", {}).get("name", "erm")
+        if (arm := left.pop(method, None)) is None:
+            continue  # ERM on other layers, after ERM itself
+        columns = [name for name in NAMES if name in row.paper and name in arm["targets"]["last"]]
+        if not rows:
+            rows = ["| | " + " | ".join(NAMES[name] for name in columns) + " |", "|---" * (len(columns) + 1) + "|"]
+        cells = [f"{_cell(arm['targets']['last'][name])} ({row.paper[name]:.1f})" for name in columns]
+        rows.append(f"| [{row.label}]({method}.md) | " + " | ".join(cells) + " |")
+    return "\n".join(rows)
 
 
 def _is_published(arm: Mapping[str, Any]) -> bool:

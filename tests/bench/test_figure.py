@@ -31,6 +31,17 @@ def test_a_result_takes_its_place_on_the_page(result, tmp_path):
     assert (tmp_path / "page_cpu.svg").read_bytes() == drawing
 
 
+def test_what_was_measured_otherwise_has_a_place_of_its_own(result, tmp_path):
+    page = tmp_path / "page.md"
+    begin, end = "<!-- layers cpu, 2 threads, channels last -->", "<!-- end layers cpu, 2 threads, channels last -->"
+    page.write_text(f"{begin}\n{end}\n", encoding="utf-8")
+    write_page(result | {"channels_last": True, "environment": result["environment"] | {"threads": 2}}, page)
+    text = page.read_text(encoding="utf-8")
+    assert "**Geometric means, fp32, eager" in text
+    assert "| 3 to 4, 3x3, 6 px, batch 2 |" not in text
+    assert [path.name for path in tmp_path.iterdir()] == ["page.md"]
+
+
 def test_a_page_without_the_place_is_left_alone(result, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("nothing\n", encoding="utf-8")

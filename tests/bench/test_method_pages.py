@@ -21,7 +21,14 @@ def arm(svhn, method="erm", **changes):
     }
 
 
-def test_only_the_method_as_published_is_on_its_page(tmp_path):
+@pytest.fixture(autouse=True)
+def index(tmp_path):
+    page = tmp_path / "index.md"
+    page.write_text(f"{BEGIN}\n{END}\n")
+    return page
+
+
+def test_only_the_method_as_published_is_on_its_page(tmp_path, index):
     page = tmp_path / "erm.md"
     page.write_text(f"above\n{BEGIN}\nold\n{END}\nbelow\n")
     layers = arm([60.0, 60.0], **{"model.layer": "xcnorm"})
@@ -35,6 +42,7 @@ def test_only_the_method_as_published_is_on_its_page(tmp_path):
     assert "60.0" not in text
     assert "old" not in text
     assert "xcnorm sweep methods/erm_digits --data DIR --set run.graph=true" in text
+    assert index.read_text() == f"{BEGIN}\n\n| | SVHN |\n|---|---|\n| [ERM](erm.md) | 31.0 ± 1.4 (27.8) |\n\n{END}\n"
 
 
 def test_settings_that_are_not_told_are_not_those_of_the_preset(tmp_path):

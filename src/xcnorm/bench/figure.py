@@ -2,7 +2,8 @@
 
     python -m xcnorm.bench.figure benchmarks/results/layers_cuda.json docs/performance.md
 
-A page has a place for each subject and device, between ``<!-- layers cuda -->`` and ``<!-- end layers cuda -->``.
+A page has a place for each subject and device, between ``<!-- layers cuda -->`` and ``<!-- end layers cuda -->``, and
+one like ``<!-- layers cpu, 2 threads -->`` for what was measured otherwise than by default, which gets the means alone.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from xcnorm.report.figures import require_matplotlib
 from xcnorm.report.palette import LIGHT
 
 _DRAWN = {PLAIN: "o", "xcnorm": "^", "r_xcnorm": "s"}
+_MEANS = ("Bars", "Geometric means")  # how titles of tables begin that have no row for every case
 
 
 def write_page(result: Mapping[str, Any], page: Path) -> None:
@@ -29,20 +31,33 @@ def write_page(result: Mapping[str, Any], page: Path) -> None:
     Raises:
         UserError: The page has no place for it.
     """
-    name = f"{result['subject']} {result['device']}"
+    apart = _apart(result)
+    name = ", ".join([f"{result['subject']} {result['device']}", *apart])
     begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
     text = page.read_text(encoding="utf-8")
     if begin not in text or end not in text:
         raise UserError(f"{page} has no place for this result: {begin} and {end}")
     parts = [_origin(result)]
-    if result["subject"] == "layers":
+    if result["subject"] == "layers" and not apart:
         figure = page.with_name(f"{page.stem}_{result['device']}.svg")
         draw_roofline(result, figure)
         parts.append(f"![Roofline of the layers on {result['device']}]({figure.name})")
-    parts += map(_markdown, reversed(tables(result)))
+    shown = [table for table in reversed(tables(result)) if not apart or table.title.startswith(_MEANS)]
+    parts += map(_markdown, shown)
     before, rest = text.split(begin)
     after = rest.split(end)[1]
     page.write_text("\n\n".join([before + begin, *parts, end + after]), encoding="utf-8")
+
+
+def _apart(result: Mapping[str, Any]) -> list[str]:
+    """What was measured otherwise than by default on a CPU."""
+    if result["device"] != "cpu":
+        return []
+    threads = result["environment"]["threads"]
+    return [
+        *([f"{threads} threads"] if threads > 1 else []),
+        *(["channels last"] if result["channels_last"] else []),
+    ]
 
 
 def draw_roofline(result: Mapping[str, Any], path: Path) -> None:

@@ -1,0 +1,93 @@
+"""What exponentials and logarithms alone cost our inference on a CPU: no arrangement of other passes gets below it.
+
+    python -m benchmarks.exponentials --out benchmarks/results/exponentials_cpu.json
+
+times, on one thread and in turns, a plain layer, ours, and as many of torch's exponentials and logarithms as ours
+cannot do without, in blocks that stay in cache: to sharpen, a logarithm and a power of two for each output; to bend, a
+power of two for each value of each patch, or with the function as printed an ``expm1``. The least that a layer of ours
+can take is a plain one and these; patches and channels still have to be standardised then, and inputs padded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from xcnorm.allocator import keep_freed_memory
+from xcnorm.bench.shapes import QUICK, Shape, shapes_of
+from xcnorm.bench.sides import PLAIN, gate, make
+from xcnorm.bench.summary import geometric_mean
+from xcnorm.bench.timing import one_input, ready, settings
+from xcnorm.environment import environment
+
+BENT: dict[str, Callable[..., Tensor] | None] = {"xcnorm": None, "r_xcnorm": torch.exp2, "r_xcnorm paper": torch.expm1}
+TURNS = 15
+_BLOCK = 2**19  # values, as in `xcnorm.ops.cpu.blocks`
+
+
+def measure(shape: Shape) -> dict[str, float]:
+    """Milliseconds of each."""
+    input = one_input(shape.input_size, "fp32", "cpu", gradient=False)
+    layers = {side: ready(make(side, shape), "cpu").eval() for side in (PLAIN, *BENT)}
+    assert all(gate(side, shape, "fp32", "cpu")["passed"] for side in BENT)
+    values = torch.rand(_BLOCK)
+    runs: dict[str, Callable[[], object]] = {side: lambda layer=layer: layer(input) for side, layer in layers.items()}  # type: ignore[misc]
+    outputs, patches = shape.positions * shape.channels_out, shape.positions * shape.patch
+    runs["sharpen"] = lambda: _blockwise([torch.log2, torch.exp2], values, outputs)
+    for side, bend in BENT.items():
+        if bend is not None:
+            runs[f"bend {side}"] = lambda bend=bend: _blockwise([bend], values, patches)  # type: ignore[misc]
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    with torch.no_grad():
+        for _ in range(TURNS):
+            for name, run in runs.items():
+                start = time.perf_counter()
+                run()
+                seconds[name].append(time.perf_counter() - start)
+    return {name: round(1e3 * statistics.median(found), 4) for name, found in seconds.items()}
+
+
+def _blockwise(functions: Sequence[Callable[..., Tensor]], values: Tensor, count: int) -> None:
+    scratch = torch.empty_like(values)
+    for start in range(0, count, _BLOCK):
+        size = min(_BLOCK, count - start)
+        for function in functions:
+            function(values[:size], out=scratch[:size])
+
+
+def ratios(rows: Iterable[Mapping[str, float]]) -> str:
+    """Geometric means of the least and of what is, as multiples of the plain layer."""
+    rows, words = list(rows), []
+    for side in BENT:
+        least = geometric_mean((row[PLAIN] + row["sharpen"] + row.get(f"bend {side}", 0)) / row[PLAIN] for row in rows)
+        found = geometric_mean(row[side] / row[PLAIN] for row in rows)
+        words.append(f"{side} {found:.2f}, at least {least:.2f}")
+    return "; ".join(words)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="JSON file to write")
+    given = parser.parse_args()
+    keep_freed_memory()
+    found: dict[str, Any] = {}
+    with settings(threads=1):
+        where = environment("cpu")
+        for shape in shapes_of(QUICK, "cpu"):
+            row = found[shape.name] = measure(shape)
+            print(f"{shape.name:36} {row[PLAIN]:6.2f} ms; {ratios([row])}", flush=True)
+    print(f"{'geometric mean':47} {ratios(found.values())}")
+    if given.out is not None:
+        given.out.write_text(json.dumps({"environment": where, "layers": found}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""A few training steps of one of the measured layers and nothing else, for a profiler to look at.
+
+    ncu --clock-control none --kernel-name "regex:_correlate|_weight_gradient|_input_gradient" \\
+        --section Occupancy --section SchedulerStats --section InstructionStats --section SpeedOfLight \\
+        python -m benchmarks.one_layer "256 to 256, 3x3/2, 28 px, batch 64" --side r_xcnorm
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from xcnorm.bench.shapes import NETWORKS, shapes_of
+from xcnorm.bench.sides import OURS, PLAIN, make
+from xcnorm.bench.timing import make_steps, one_input, ready, settings
+from xcnorm.errors import UserError, unknown_name
+
+STEPS = 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("case", help="as in the tables of docs/performance.md")
+    parser.add_argument("--side", choices=[PLAIN, *OURS], default="r_xcnorm")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
+    parser.add_argument("--precision", choices=["fp32", "bf16", "tf32"], default="bf16")
+    given = parser.parse_args()
+    shapes = {shape.name: shape for shape in shapes_of(tuple(NETWORKS), given.device)}
+    if given.case not in shapes:
+        raise UserError(unknown_name("case", given.case, shapes))
+    shape = shapes[given.case]
+    with settings(threads=1):
+        input = one_input(shape.input_size, given.precision, given.device, gradient=not shape.first)
+        step = make_steps(ready(make(given.side, shape), given.device), input, given.precision, "eager")["both"]
+        for _ in range(STEPS):
+            step(input)
+
+
+if __name__ == "__main__":
+    main()
