@@ -11,40 +11,44 @@ can take is a plain one and these; patches and channels still have to be standar
 from __future__ import annotations
 
 import argparse
+import functools
+import itertools
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from xcnorm.allocator import keep_freed_memory
 from xcnorm.bench.shapes import QUICK, Shape, shapes_of
 from xcnorm.bench.sides import PLAIN, gate, make
 from xcnorm.bench.summary import geometric_mean
-from xcnorm.bench.timing import one_input, ready, settings
+from xcnorm.bench.timing import ready, rotating_inputs, settings
 from xcnorm.environment import environment
+from xcnorm.ops.cpu.blocks import BLOCK
 
 BENT: dict[str, Callable[..., Tensor] | None] = {"xcnorm": None, "r_xcnorm": torch.exp2, "r_xcnorm paper": torch.expm1}
 TURNS = 15
-_BLOCK = 2**19  # values, as in `xcnorm.ops.cpu.blocks`
 
 
 def measure(shape: Shape) -> dict[str, float]:
     """Milliseconds of each."""
-    input = one_input(shape.input_size, "fp32", "cpu", gradient=False)
+    inputs = itertools.cycle(rotating_inputs(shape.input_size, "fp32", "cpu", gradient=False))
     layers = {side: ready(make(side, shape), "cpu").eval() for side in (PLAIN, *BENT)}
     assert all(gate(side, shape, "fp32", "cpu")["passed"] for side in BENT)
-    values = torch.rand(_BLOCK)
-    runs: dict[str, Callable[[], object]] = {side: lambda layer=layer: layer(input) for side, layer in layers.items()}  # type: ignore[misc]
+    values = torch.rand(BLOCK)
+    runs: dict[str, Callable[[], object]] = {
+        side: functools.partial(_next, layer, inputs) for side, layer in layers.items()
+    }
     outputs, patches = shape.positions * shape.channels_out, shape.positions * shape.patch
-    runs["sharpen"] = lambda: _blockwise([torch.log2, torch.exp2], values, outputs)
+    runs["sharpen"] = functools.partial(_blockwise, [torch.log2, torch.exp2], values, outputs)
     for side, bend in BENT.items():
         if bend is not None:
-            runs[f"bend {side}"] = lambda bend=bend: _blockwise([bend], values, patches)  # type: ignore[misc]
+            runs[f"bend {side}"] = functools.partial(_blockwise, [bend], values, patches)
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     with torch.no_grad():
         for _ in range(TURNS):
@@ -55,10 +59,14 @@ def measure(shape: Shape) -> dict[str, float]:
     return {name: round(1e3 * statistics.median(found), 4) for name, found in seconds.items()}
 
 
+def _next(layer: nn.Module, inputs: Iterator[Tensor]) -> None:
+    layer(next(inputs))
+
+
 def _blockwise(functions: Sequence[Callable[..., Tensor]], values: Tensor, count: int) -> None:
     scratch = torch.empty_like(values)
-    for start in range(0, count, _BLOCK):
-        size = min(_BLOCK, count - start)
+    for start in range(0, count, BLOCK):
+        size = min(BLOCK, count - start)
         for function in functions:
             function(values[:size], out=scratch[:size])
 

@@ -5,7 +5,7 @@
     python -m benchmarks.methods pages benchmarks/results/methods_digits_h200.json docs/methods
 
 ``collect`` gathers finished runs of one machine into a file: each experiment's settings, seeds, scores and machine.
-Experiments of other machines that the file has already stay in it.
+What the file has already stays in it, unless the same experiment is collected again.
 ``pages`` writes the scores into the page of each method and all of them into ``index.md``, in the order of the paper's
 table 1, between ``<!-- numbers -->`` and ``<!-- end numbers -->``.
 """
@@ -76,9 +76,12 @@ def write_pages(result: Mapping[str, Any], folder: Path) -> None:
     """Put the scores of each method on its page.
 
     Raises:
-        UserError: A page has no place for them.
+        UserError: A page has no place for them, or it is not clear which they are.
     """
-    published = {arm["settings"]["method.name"]: arm for arm in result["arms"] if _is_published(arm)}
+    arms = [(str(arm["settings"]["method.name"]), arm) for arm in result["arms"] if _is_published(arm)]
+    published = dict(arms)
+    if len(published) < len(arms):
+        raise UserError("a method's preset is there more than once, with other settings of run; keep one of them")
     for method, arm in published.items():
         _fill(folder / f"{method}.md", _section(method, arm))
     _fill(folder / "index.md", _overview(published))

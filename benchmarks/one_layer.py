@@ -2,6 +2,7 @@
 
     ncu --clock-control none --kernel-name "regex:_correlate|_weight_gradient|_input_gradient" \\
         --section Occupancy --section SchedulerStats --section InstructionStats --section SpeedOfLight \\
+        --section LaunchStats \\
         python -m benchmarks.one_layer "256 to 256, 3x3/2, 28 px, batch 64" --side r_xcnorm
 """
 

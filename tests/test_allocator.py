@@ -1,10 +1,13 @@
 """Freed memory stays with the process, unless the user says otherwise."""
 
 import os
+import platform
 import subprocess
 import sys
 
 import pytest
+
+from xcnorm import allocator
 
 # Four arrays at a time: more than glibc keeps of its own accord.
 CODE = """
@@ -23,12 +26,12 @@ print(min(faults[2:]))
 
 
 def faults(**variables):
-    environment = {name: value for name, value in os.environ.items() if "MALLOC" not in name} | variables
+    environment = {name: value for name, value in os.environ.items() if name not in allocator._VARIABLES} | variables
     found = subprocess.run([sys.executable, "-c", CODE], env=environment, check=True, capture_output=True, text=True)
     return int(found.stdout)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc is Linux's")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is asked")
 def test_memory_is_not_fetched_again():
-    assert faults() < 100
-    assert faults(MALLOC_TRIM_THRESHOLD_="131072") > 4000
+    # How many times depends on the size of a page.
+    assert 10 * faults() < faults(MALLOC_TRIM_THRESHOLD_="131072")

@@ -5,7 +5,9 @@ import torch
 
 from tests.engine import small
 from tests.engine.programs import finish, folder, results, start
-from xcnorm.engine import world
+from xcnorm.data import load
+from xcnorm.engine import RunFolder, world
+from xcnorm.engine.training import build_model
 from xcnorm.errors import UserError
 
 # One process for all of it: what it starts with is dear.
@@ -23,7 +25,6 @@ SETTINGS = {
     "schedule.iterations": 8,
     "schedule.average": "ema",
     "schedule.average_decay": 0.5,
-    "seed": 1,  # with one in five of them a rounding decides which of two equal values a pool takes
 }
 # One that draws numbers for each image and learns a head beside the network, on top of random views; and one that adds
 # images between steps. Not on robust layers: in their flat patches a rounding may decide which value a pool takes, and
@@ -38,6 +39,11 @@ METHODS = {
 }
 
 
+def distance(one, other, names):
+    """Between two networks, by some of their tensors."""
+    return sum((one[name] - other[name]).double().square().sum() for name in names).sqrt()
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_two_processes_equal_one(method, tmp_path):
     small.pictures(tmp_path / "pictures")
@@ -49,17 +55,25 @@ def test_two_processes_equal_one(method, tmp_path):
         assert code == 0, complaints
         found[processes] = results(folder(out))
     one, two = found[1], found[2]
-    torch.testing.assert_close(two["weights"]["last"], one["weights"]["last"], rtol=1e-4, atol=1e-5)
+    experiment = RunFolder(folder(tmp_path / "1")).experiment()
+    pictures = load("folder", tmp_path / "pictures", **experiment.benchmark_options)
+    model = build_model(experiment, pictures, small.ALONE.device)
+    first = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    ones, twos = one["weights"]["last"], two["weights"]["last"]
+    # A rounding apart; but in one run of four, among millions of values that pools choose from two are so near one
+    # another that the rounding decides: then 1 % was seen. With statistics of each process's own it is 100 %.
+    assert distance(ones, twos, first) < 0.03 * distance(ones, first, first)
+    for name in ones.keys() - first.keys():
+        torch.testing.assert_close(twos[name], ones[name], rtol=1e-2, atol=1e-3)
     for name, array in one["predictions"].items():
-        assert array == pytest.approx(two["predictions"][name], abs=2e-3)
+        assert array == pytest.approx(two["predictions"][name], abs=2e-2)
     assert [line["step"] for line in two["log"]] == [line["step"] for line in one["log"]]  # one process wrote
     assert (
         two["metrics"]["selection"]["last"]["targets"].keys() == one["metrics"]["selection"]["last"]["targets"].keys()
     )
-    weights = one["weights"]["last"]
-    scales = [name for name in weights if name.endswith("running_c")]
+    scales = [name for name in ones if name.endswith("running_c")]
     assert bool(scales) == (method == "erm")
-    assert all(weights[name] != 10.0 for name in scales)
+    assert all(ones[name] != 10.0 for name in scales)
 
 
 def test_one_process_is_a_world():

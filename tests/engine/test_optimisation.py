@@ -95,8 +95,10 @@ def test_a_state_from_another_layout_goes_on_as_before(name, last):
     if last:
         layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
     optimiser = make_optimiser(layer, settings, capturable=False)
-    groups = [{key: group[key] for key in ("weight_decay",)} for group in optimiser.param_groups]
-    groups = [{**group, "params": [each]} for group, each in zip(groups, plain.parameters(), strict=True)]
+    groups = [
+        {"params": [each], "weight_decay": group["weight_decay"]}
+        for group, each in zip(optimiser.param_groups, plain.parameters(), strict=True)
+    ]
     options = {"momentum": 0.9, "nesterov": True} if name == "sgd" else {}
     expected = type(optimiser)(groups, lr=0.1, foreach=False, **options)
     for turn in range(3):
@@ -114,3 +116,33 @@ def test_a_state_from_another_layout_goes_on_as_before(name, last):
         optimiser.step()
         expected.step()
     torch.testing.assert_close(layer.state_dict(), plain.state_dict(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_first_step_that_a_loss_scaler_skips_leaves_nothing_behind():
+    layer = nn.Linear(3, 4)
+    optimiser = make_optimiser(layer, OptimiserSection(name="sgd", learning_rate=0.1), capturable=False)
+    before = {name: value.clone() for name, value in layer.state_dict().items()}
+    for parameter in layer.parameters():
+        parameter.grad = torch.full_like(parameter, torch.inf)
+    optimiser.grad_scale, optimiser.found_inf = torch.ones(()), torch.ones(())  # as a scaler tells a fused step
+    optimiser.step()
+    torch.testing.assert_close(layer.state_dict(), before, rtol=0, atol=0)
+    assert all(not state["momentum_buffer"].any() for state in optimiser.state.values())
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
+def test_a_state_of_another_form_goes_on_in_this_one(name):
+    """Checkpoints may be older than the fused form."""
+    settings = OptimiserSection(name=name, learning_rate=0.1)
+    layer = nn.Linear(3, 4)
+    optimiser = make_optimiser(layer, settings, capturable=False)
+    groups = [{"params": group["params"], "weight_decay": group["weight_decay"]} for group in optimiser.param_groups]
+    options = {"momentum": 0.9, "nesterov": True} if name == "sgd" else {}
+    older = type(optimiser)(groups, lr=0.3, foreach=True, **options)
+    for parameter in layer.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    older.step()
+    restore(optimiser, older.state_dict())
+    assert all(group["fused"] and not group["foreach"] and group["lr"] == 0.1 for group in optimiser.param_groups)
+    optimiser.step()
+    assert all(value.isfinite().all() for value in layer.parameters())

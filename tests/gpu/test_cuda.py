@@ -100,3 +100,23 @@ def test_compiled_layer_equals_eager(make):
     layer = make(8, 16, 3, padding=1).cuda()
     x = torch.randn(4, 8, 16, 16, device="cuda")
     torch.testing.assert_close(torch.compile(layer, fullgraph=True)(x), layer(x), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("pixels", [5, 20])
+def test_instance_norm(dtype, memory_format, pixels):
+    norm = xnn.InstanceNorm(4, affine=True, device="cuda")
+    torch.nn.init.uniform_(norm.weight)
+    x = torch.randn(3, 4, pixels, pixels, device="cuda").to(dtype, memory_format=memory_format).requires_grad_()
+    with torch.autocast("cuda", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        output = norm(x)
+    assert output.dtype == dtype
+    assert output.is_contiguous(memory_format=memory_format)
+    exact = x.detach().double().requires_grad_()
+    expected = F.instance_norm(exact, weight=norm.weight.double(), bias=norm.bias.double())
+    grad = torch.randn_like(expected)
+    found = [output, *torch.autograd.grad(output, x, grad.to(dtype))]
+    tolerance = 1e-5 if dtype == torch.float32 else 2e-2
+    for a, e in zip(found, [expected, *torch.autograd.grad(expected, exact, grad)], strict=True):
+        assert (a.double() - e).norm() <= tolerance * e.norm()

@@ -56,7 +56,7 @@ def _apart(result: Mapping[str, Any]) -> list[str]:
     threads = result["environment"]["threads"]
     return [
         *([f"{threads} threads"] if threads > 1 else []),
-        *(["channels last"] if result["channels_last"] else []),
+        *(["channels last"] if result.get("channels_last") else []),
     ]
 
 

@@ -13,6 +13,7 @@ from statistics import correlation, fmean, linear_regression, median
 from typing import Any, NamedTuple
 
 from xcnorm.bench.sides import OURS, PLAIN
+from xcnorm.bench.timing import MODES
 
 QUANTITIES = {"inference": "inference", "forward": "forward", "backward": "backward", "both": "forward + backward"}
 
@@ -98,7 +99,9 @@ def judge(result: Mapping[str, Any], bars: Iterable[Bar]) -> list[dict[str, Any]
     """Hold a result against the bars of its device, as far as it has what they ask for."""
     verdicts = []
     for bar in bars:
-        measured = bar.quantity == "memory" or bar.mode in ("best", *result["modes"])
+        # Who can tell which mode is the best must have measured all.
+        modes = MODES[result["device"]] if bar.mode == "best" else (bar.mode,)
+        measured = bar.quantity == "memory" or set(modes) <= set(result["modes"])
         rows = [row for row in result["rows"] if row["case"].startswith(bar.case)]
         if bar.device == result["device"] and measured and rows:
             verdicts += [

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from xcnorm.engine.experiment import OptimiserSection, ScheduleSection
 
 _DROP_AT, _DROP_TO = 0.8, 0.1  # of the shape "step"
+_FORM = ("lr", "fused", "foreach", "capturable")  # of an optimiser's settings: how it runs, not what it computes
 
 
 def rate_factor(schedule: ScheduleSection, step: int, steps: int) -> float:
@@ -60,8 +61,12 @@ def make_optimiser(model: nn.Module, settings: OptimiserSection, capturable: boo
         rate = torch.tensor(rate, device=next(model.parameters()).device)
     if settings.name == "sgd":
         momentum = settings.momentum
-        nesterov = settings.nesterov and momentum > 0
-        return torch.optim.SGD(groups, rate, momentum, nesterov=nesterov, fused=True)
+        optimiser = torch.optim.SGD(groups, rate, momentum, nesterov=settings.nesterov and momentum > 0, fused=True)
+        if momentum > 0:
+            # Or the first step takes whatever memory it gets for an average, if a loss scaler has it skipped.
+            for parameter in model.parameters():
+                optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        return optimiser
     kind = torch.optim.AdamW if settings.name == "adamw" else torch.optim.Adam
     return kind(groups, rate, capturable=capturable, fused=True)
 
@@ -76,11 +81,12 @@ def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
 
 
 def restore(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Put an optimiser into a state; all but the rate, which is set before each step and stays where it lives."""
-    rates = [group["lr"] for group in optimiser.param_groups]
-    optimiser.load_state_dict(state)
-    for group, rate in zip(optimiser.param_groups, rates, strict=True):
-        group["lr"] = rate
+    """Put an optimiser into a state; all but its form, and the rate, which is set before each step where it lives."""
+    here = [{name: group[name] for name in _FORM if name in group} for group in optimiser.param_groups]
+    groups = [{**saved, **own} for saved, own in zip(state["param_groups"], here, strict=True)]
+    optimiser.load_state_dict({**state, "param_groups": groups})
+    for group, own in zip(optimiser.param_groups, here, strict=True):
+        group.update(own)
     # A fused step walks through the memory of a weight and of its averages side by side and does not look at strides:
     # averages that came back in another order than a channels-last weight would be mixed up without a word.
     for parameter, averages in optimiser.state.items():

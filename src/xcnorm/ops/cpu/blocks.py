@@ -8,10 +8,10 @@ import torch
 
 # Values per thread, 2 MiB in float32, chosen by measurement: smaller blocks spend their time on calls, larger ones drop
 # out of the cache and, worse, make the allocator hand memory back to the system and fetch it again.
-_SIZE = 2**19
+BLOCK = 2**19
 
 
 def blocks(images: int, values: int) -> Iterator[slice]:
     """Slices of the image axis, for images of ``values`` values."""
-    size = max(1, _SIZE * torch.get_num_threads() // values)
+    size = max(1, BLOCK * torch.get_num_threads() // values)
     return (slice(start, min(start + size, images)) for start in range(0, images, size))
