@@ -26,7 +26,7 @@ def poisoned():
 
 @pytest.fixture(params=[2**19, 100], ids=["one block", "blocks"])
 def size(request, monkeypatch):
-    monkeypatch.setattr(blocks, "_SIZE", request.param)
+    monkeypatch.setattr(blocks, "BLOCK", request.param)
 
 
 def error(actual, expected):
