@@ -35,8 +35,8 @@ def add_dictionaries(model: nn.Module, **options: Any) -> nn.Module:
     Example:
         >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
         ...                       nn.Conv2d(16, 32, 3), nn.Flatten(), nn.Linear(800, 10))
-        >>> [type(module).__name__ for module in add_dictionaries(model, words=64)]
-        ['Conv2d', 'BatchNorm2d', 'ReLU', 'Rebuilt', 'Rebuilt', 'Flatten', 'Linear']
+        >>> print(*(type(module).__name__ for module in add_dictionaries(model, words=64)))
+        Conv2d BatchNorm2d ReLU Rebuilt Rebuilt Flatten Linear
     """
     slots = {slot.name: slot for slot in list_slots(model)}
     following = successors(slots)

@@ -40,8 +40,8 @@ def synchronise(model: nn.Module) -> nn.Module:
 
     Example:
         >>> model = synchronise(nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()))
-        >>> [type(module).__name__ for module in model]
-        ['Conv2d', 'SyncBatchNorm', 'ReLU']
+        >>> print(*(type(module).__name__ for module in model))
+        Conv2d SyncBatchNorm ReLU
     """
     for name, module in model.named_modules():
         # A new class instead of a new module: whoever else holds the module, holds the synchronised one.
