@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from xcnorm.engine.experiment import OptimiserSection, ScheduleSection
 
 _DROP_AT, _DROP_TO = 0.8, 0.1  # of the shape "step"
-_FORM = ("lr", "fused", "foreach", "capturable")  # of an optimiser's settings: how it runs, not what it computes
+_KEPT = ("lr", "fused", "foreach", "capturable")  # the rate, and how an optimiser runs
 
 
 def rate_factor(schedule: ScheduleSection, step: int, steps: int) -> float:
@@ -81,8 +81,8 @@ def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
 
 
 def restore(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Put an optimiser into a state; all but its form, and the rate, which is set before each step where it lives."""
-    here = [{name: group[name] for name in _FORM if name in group} for group in optimiser.param_groups]
+    """Put an optimiser into a state; all but how it runs, and the rate, which is set before each step where it lives."""
+    here = [{name: group[name] for name in _KEPT if name in group} for group in optimiser.param_groups]
     groups = [{**saved, **own} for saved, own in zip(state["param_groups"], here, strict=True)]
     optimiser.load_state_dict({**state, "param_groups": groups})
     for group, own in zip(optimiser.param_groups, here, strict=True):
