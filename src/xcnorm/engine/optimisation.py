@@ -81,7 +81,7 @@ def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
 
 
 def restore(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Put an optimiser into a state; all but how it runs, and the rate, which is set before each step where it lives."""
+    """Put an optimiser into a state; but how it runs is its own, and so is the rate, which is set before each step."""
     here = [{name: group[name] for name in _KEPT if name in group} for group in optimiser.param_groups]
     groups = [{**saved, **own} for saved, own in zip(state["param_groups"], here, strict=True)]
     optimiser.load_state_dict({**state, "param_groups": groups})
