@@ -1,4 +1,4 @@
-"""The layers that are measured: those of our networks."""
+"""Shapes of the layers that are measured: those of our networks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The page on performance, made from results: its tables, and a roofline of the layers.
 
-    python -m xcnorm.bench.figure benchmarks/results/layers_cuda.json docs/performance.md
+    python -m benchmarks.performance_page benchmarks/results/layers_h200.json docs/performance.md
 
 A page has a place for each subject and device, between ``<!-- layers cuda -->`` and ``<!-- end layers cuda -->``, and
 one like ``<!-- layers cpu, 2 threads -->`` for what was measured otherwise than by default, which gets the means alone.
@@ -10,27 +10,25 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xcnorm.bench.sides import PLAIN
-from xcnorm.bench.summary import Table, duration, tables
-from xcnorm.bench.timing import dtype_of
-from xcnorm.errors import UserError
-from xcnorm.report.figures import require_matplotlib
-from xcnorm.report.palette import LIGHT
+import matplotlib as mpl
+from matplotlib.figure import Figure
 
-_DRAWN = {PLAIN: "o", "xcnorm": "^", "r_xcnorm": "s"}
+from benchmarks.bars import BARS, bars_table, verdicts
+from xcnorm.bench.conditions import Conditions
+from xcnorm.bench.sides import CONV
+from xcnorm.bench.summary import QUANTITIES, Table, duration, tables
+from xcnorm.errors import UserError
+
+_DRAWN = {CONV.name: ("o", "#0072b2"), "xcnorm": ("^", "#d55e00"), "r_xcnorm": ("s", "#009e73")}
 _MEANS = ("Bars", "Geometric means")  # how titles of tables begin that have no row for every case
 
 
 def write_page(result: Mapping[str, Any], page: Path) -> None:
-    """Put a result in its place on a page, and the roofline of layers beside the page.
-
-    Raises:
-        UserError: The page has no place for it.
-    """
+    """Put a result in its place on a page, and the roofline of layers beside the page."""
     apart = _apart(result)
     name = ", ".join([f"{result['subject']} {result['device']}", *apart])
     begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
@@ -42,8 +40,10 @@ def write_page(result: Mapping[str, Any], page: Path) -> None:
         figure = page.with_name(f"{page.stem}_{result['device']}.svg")
         draw_roofline(result, figure)
         parts.append(f"![Roofline of the layers on {result['device']}]({figure.name})")
-    shown = [table for table in reversed(tables(result)) if not apart or table.title.startswith(_MEANS)]
-    parts += map(_markdown, shown)
+    found = [bars_table(verdicts(result, BARS[result["subject"]]))]
+    found += [_growth(result["growth"])] if result.get("growth") else []
+    found += reversed(tables(result))
+    parts += [_markdown(table) for table in found if not apart or table.title.startswith(_MEANS)]
     before, rest = text.split(begin)
     after = rest.split(end)[1]
     page.write_text("\n\n".join([before + begin, *parts, end + after]), encoding="utf-8")
@@ -63,18 +63,17 @@ def _apart(result: Mapping[str, Any]) -> list[str]:
 def draw_roofline(result: Mapping[str, Any], path: Path) -> None:
     """Draw what each layer reaches, under what the device can do.
 
-    A layer's place along x is the work of its products over the bytes that a plain layer must move at least; the roof
+    A layer's place along x is the work of its products over the bytes that a convolution must move at least; the roof
     is the measured rate of a copy, then of a matrix product.
 
     Args:
-        result: What `xcnorm.bench.layers` measured.
+        result: What `benchmarks.layers` measured.
         path: The file to write; its ending says how.
     """
-    matplotlib = require_matplotlib()
-    settings = {"svg.hashsalt": path.name, "axes.spines.top": False, "axes.spines.right": False, "font.size": 10}
-    with matplotlib.rc_context(settings):
+    settings: Any = {"svg.hashsalt": path.name, "axes.spines.top": False, "axes.spines.right": False, "font.size": 10}
+    with mpl.rc_context(settings):
         precisions = result["precisions"]
-        figure = matplotlib.figure.Figure(figsize=(5.2 * len(precisions), 4.2), layout="constrained")
+        figure = Figure(figsize=(5.2 * len(precisions), 4.2), layout="constrained")
         for axes, precision in zip(figure.subplots(1, len(precisions), squeeze=False)[0], precisions, strict=True):
             _panel(axes, result, precision)
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
@@ -84,15 +83,16 @@ def draw_roofline(result: Mapping[str, Any], path: Path) -> None:
 def _panel(axes: Any, result: Mapping[str, Any], precision: str) -> None:
     ceilings, mode = result["ceilings"][precision], result["modes"][0]
     unit, letter = (1e12, "T") if ceilings["flop_per_second"] > 1e12 else (1e9, "G")
+    itemsize = Conditions(result["device"], precision).dtype.itemsize
     flop, moved = ({name: case[key] for name, case in result["cases"].items()} for key in ("flop", "moved"))
-    places = {name: flop[name] / (moved[name] * dtype_of(precision).itemsize) for name in flop}
+    places = {name: flop[name] / (moved[name] * itemsize) for name in flop}
     ridge = ceilings["flop_per_second"] / ceilings["bytes_per_second"]
     ends = min(*places.values(), ridge) / 1.5, max(*places.values(), ridge) * 1.5
     roof = [
         min(ceilings["bytes_per_second"] * x, ceilings["flop_per_second"]) / unit for x in (ends[0], ridge, ends[1])
     ]
-    axes.plot([ends[0], ridge, ends[1]], roof, color=LIGHT.ink, linewidth=1.2, label="copy and matrix product")
-    for number, (side, marker) in enumerate(_DRAWN.items()):
+    axes.plot([ends[0], ridge, ends[1]], roof, color="#1f2328", linewidth=1.2, label="copy and matrix product")
+    for side, (marker, colour) in _DRAWN.items():
         times = {
             row["case"]: time
             for row in result["rows"]
@@ -103,7 +103,7 @@ def _panel(axes: Any, result: Mapping[str, Any], precision: str) -> None:
             [places[case] for case in times],
             rates,
             marker,
-            color=LIGHT.colour(number),
+            color=colour,
             markersize=5,
             alpha=0.8,
             label=side,
@@ -113,7 +113,7 @@ def _panel(axes: Any, result: Mapping[str, Any], precision: str) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter("")
-    axes.grid(color=LIGHT.faint, linewidth=0.6)
+    axes.grid(color="#dfe3e8", linewidth=0.6)
 
 
 def _origin(result: Mapping[str, Any]) -> str:
@@ -125,6 +125,23 @@ def _origin(result: Mapping[str, Any]) -> str:
     )
 
 
+def _growth(growth: Sequence[Mapping[str, Any]]) -> Table:
+    lines = [
+        [
+            f"{row['axis']}, {row['precision']}",
+            row["side"],
+            f"{row['sizes'][0]:,} to {row['sizes'][-1]:,}",
+            f"{row['milliseconds'][0]:.3g} to {row['milliseconds'][-1]:.3g} ms",
+            f"{row['slope']:.2f}",
+            f"{row['r2']:.3f}",
+            f"{row['largest_step']:.2f}",
+        ]
+        for row in growth
+    ]
+    header = ["", "side", "size", QUANTITIES["both"], "slope", "r2", "largest step"]
+    return Table("Growth of one layer: time goes with size to the power of the slope", header, lines)
+
+
 def _markdown(table: Table) -> str:
     rule = ["---", *["---:"] * (len(table.header) - 1)]
     lines = ["| " + " | ".join(cells) + " |" for cells in (table.header, rule, *table.rows)]
@@ -132,9 +149,8 @@ def _markdown(table: Table) -> str:
 
 
 def main() -> None:
-    """Read results and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", type=Path, nargs="+", help="JSON files written by xcnorm bench layers or models")
+    parser.add_argument("results", type=Path, nargs="+", help="JSON files of benchmarks.layers or xcnorm bench models")
     parser.add_argument("page", type=Path, help="Markdown file")
     arguments = parser.parse_args()
     for path in arguments.results:
