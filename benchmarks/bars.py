@@ -8,7 +8,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from xcnorm.bench.sides import OURS, Side
-from xcnorm.bench.summary import QUANTITIES, Row, Table, duration, memory, ratios
+from xcnorm.bench.summary import QUANTITIES, Measurement, TextTable, duration, memory, ratios
 from xcnorm.bench.timing import MODES
 
 WIDE = 64
@@ -69,7 +69,9 @@ def verdicts(result: Mapping[str, Any], bars: Iterable[Bar]) -> list[dict[str, A
     return found
 
 
-def _verdict(bar: Bar, rows: Sequence[Row], cases: Mapping[str, Any], precision: str, side: Side) -> dict[str, Any]:
+def _verdict(
+    bar: Bar, rows: Sequence[Measurement], cases: Mapping[str, Any], precision: str, side: Side
+) -> dict[str, Any]:
     value = memory if bar.quantity == "memory" else duration(bar.mode, bar.quantity)
     found = ratios(rows, precision, side.name, value)
     refused = sum(not row["times"] for row in rows if (row["precision"], row["side"]) == (precision, side.name))
@@ -93,7 +95,7 @@ def _verdict(bar: Bar, rows: Sequence[Row], cases: Mapping[str, Any], precision:
     return verdict
 
 
-def bars_table(found: Iterable[Mapping[str, Any]]) -> Table:
+def bars_table(found: Iterable[Mapping[str, Any]]) -> TextTable:
     """Verdicts as a table: a row for each bar, a column for each of our sides."""
     lines: dict[str, list[str]] = {}
     for verdict in found:
@@ -105,7 +107,7 @@ def bars_table(found: Iterable[Mapping[str, Any]]) -> Table:
             worst = f"{bar}: worst from {WIDE} channels on"
             lines.setdefault(worst, []).append(_against(verdict["worst"], verdict["worst_limit"]))
     header = ["", *(side.name for side in OURS)]
-    return Table("Bars: geometric means beside what is allowed", header, [[bar, *lines[bar]] for bar in lines])
+    return TextTable("Bars: geometric means beside what is allowed", header, [[bar, *lines[bar]] for bar in lines])
 
 
 def _against(value: float | None, limit: float) -> str:

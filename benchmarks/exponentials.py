@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from xcnorm.allocator import keep_freed_memory
 from xcnorm.bench.conditions import Conditions
 from xcnorm.bench.gate import gate
-from xcnorm.bench.shapes import QUICK, Shape, shapes_of
+from xcnorm.bench.shapes import QUICK, LayerShape, shapes_of
 from xcnorm.bench.sides import CONV, OURS, make
 from xcnorm.environment import environment
 from xcnorm.ops.cpu.blocks import BLOCK
@@ -40,7 +40,7 @@ TURNS = 15
 CONDITIONS = Conditions("cpu", "fp32")
 
 
-def measure(shape: Shape) -> dict[str, float]:
+def measure(shape: LayerShape) -> dict[str, float]:
     """Milliseconds of each."""
     inputs = itertools.cycle(CONDITIONS.inputs(shape.input_size, gradient=False))
     ours = [side for side in OURS if side.name in ROBUST]

@@ -26,7 +26,7 @@ from benchmarks.results_file import add_options, write
 from xcnorm.bench import layers
 from xcnorm.bench.compare import Case, compare
 from xcnorm.bench.conditions import PRECISIONS, Conditions
-from xcnorm.bench.shapes import NETWORKS, QUICK, Shape
+from xcnorm.bench.shapes import NETWORKS, QUICK, LayerShape
 from xcnorm.bench.sides import SIDES, Side, make
 from xcnorm.bench.timing import MODES, make_steps, seconds_taken, take_turns
 from xcnorm.ops.cpu.matrix import multiply
@@ -37,7 +37,7 @@ BACKENDS = (
 )
 WEIGHT_STANDARDISED, B_COS = Side("weight-standardised conv", "conv"), Side("b-cos conv", "conv")
 
-GROWN = {"cpu": Shape(4, 64, 64, 32, 3, padding=1), "cuda": Shape(128, 64, 64, 32, 3, padding=1)}
+GROWN = {"cpu": LayerShape(4, 64, 64, 32, 3, padding=1), "cuda": LayerShape(128, 64, 64, 32, 3, padding=1)}
 GROWN_SIDES = tuple(side for side in SIDES if side.preset is None)
 
 _UNFOLDED = {"cpu": 2**28, "cuda": 2**32}  # bytes of all patches; the reference holds some six times as many at once
@@ -64,14 +64,14 @@ def has_bcos() -> bool:
     return True
 
 
-def more_sides(shape: Shape, device: str) -> list[Side]:
+def more_sides(shape: LayerShape, device: str) -> list[Side]:
     """Further sides for a shape, as far as they are installed and fit into memory."""
     fits = 4 * shape.positions * shape.patch <= _UNFOLDED[device]
     backends = [side for side in BACKENDS if side.backend != "reference" or fits]
     return [*backends, WEIGHT_STANDARDISED, *([B_COS] if has_bcos() else [])]
 
 
-def build(side: Side, shape: Shape) -> nn.Module:
+def build(side: Side, shape: LayerShape) -> nn.Module:
     """The layer of a side, also of one that is not of the library."""
     size = (shape.channels_in, shape.channels_out, shape.kernel, shape.stride, shape.padding)
     if side == WEIGHT_STANDARDISED:
@@ -109,7 +109,7 @@ def ceilings(conditions: Conditions) -> dict[str, float]:
     return {"bytes_per_second": 2 * source.nbytes / copying, "flop_per_second": 2 * size**3 / multiplying}
 
 
-def axes(device: str) -> dict[str, dict[int, Shape]]:
+def axes(device: str) -> dict[str, dict[int, LayerShape]]:
     """The layer that is grown, by what grows and how large that is."""
     base = GROWN[device]
     return {

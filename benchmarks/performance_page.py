@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from benchmarks.bars import BARS, bars_table, verdicts
 from xcnorm.bench.conditions import Conditions
 from xcnorm.bench.sides import CONV
-from xcnorm.bench.summary import QUANTITIES, Table, duration, tables
+from xcnorm.bench.summary import QUANTITIES, TextTable, duration, tables
 from xcnorm.errors import UserError
 
 _DRAWN = {CONV.name: ("o", "#0072b2"), "xcnorm": ("^", "#d55e00"), "r_xcnorm": ("s", "#009e73")}
@@ -125,7 +125,7 @@ def _origin(result: Mapping[str, Any]) -> str:
     )
 
 
-def _growth(growth: Sequence[Mapping[str, Any]]) -> Table:
+def _growth(growth: Sequence[Mapping[str, Any]]) -> TextTable:
     lines = [
         [
             f"{row['axis']}, {row['precision']}",
@@ -139,10 +139,10 @@ def _growth(growth: Sequence[Mapping[str, Any]]) -> Table:
         for row in growth
     ]
     header = ["", "side", "size", QUANTITIES["both"], "slope", "r2", "largest step"]
-    return Table("Growth of one layer: time goes with size to the power of the slope", header, lines)
+    return TextTable("Growth of one layer: time goes with size to the power of the slope", header, lines)
 
 
-def _markdown(table: Table) -> str:
+def _markdown(table: TextTable) -> str:
     rule = ["---", *["---:"] * (len(table.header) - 1)]
     lines = ["| " + " | ".join(cells) + " |" for cells in (table.header, rule, *table.rows)]
     return "\n".join([f"**{table.title}**", "", *lines])

@@ -1,4 +1,4 @@
-"""Things by name: methods, networks, benchmarks, corruptions and all else that one file can add."""
+"""Registries: methods, networks, benchmarks, corruptions and all else that one file can add, by name."""
 
 from __future__ import annotations
 

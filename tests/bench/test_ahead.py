@@ -8,10 +8,10 @@ import pytest
 from xcnorm.bench import ahead
 from xcnorm.bench.conditions import Conditions
 from xcnorm.bench.gate import small
-from xcnorm.bench.shapes import Shape
+from xcnorm.bench.shapes import LayerShape
 from xcnorm.bench.sides import CONV, OURS
 
-WIDE, NARROW = Shape(128, 64, 64, 32, 3, padding=1), Shape(128, 64, 64, 16, 3, padding=1)
+WIDE, NARROW = LayerShape(128, 64, 64, 32, 3, padding=1), LayerShape(128, 64, 64, 16, 3, padding=1)
 
 
 def _note(conditions, side, shape):

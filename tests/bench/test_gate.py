@@ -7,10 +7,10 @@ import pytest
 from tests.bench.broken import break_layers
 from xcnorm.bench.conditions import Conditions
 from xcnorm.bench.gate import gate
-from xcnorm.bench.shapes import Shape
+from xcnorm.bench.shapes import LayerShape
 from xcnorm.bench.sides import OURS
 
-SHAPE = Shape(4, 8, 6, 20, 3, 2, 1, "wrn16_4")
+SHAPE = LayerShape(4, 8, 6, 20, 3, 2, 1, "wrn16_4")
 CPU = Conditions("cpu", "fp32")
 
 each_side = pytest.mark.parametrize("side", OURS, ids=lambda side: side.name)

@@ -3,10 +3,10 @@
 import torch
 from torch import nn
 
-from xcnorm.bench.shapes import Shape
+from xcnorm.bench.shapes import LayerShape
 from xcnorm.bench.sides import CONV, SIDES, make
 
-SHAPE = Shape(4, 8, 6, 20, 3, 2, 1)
+SHAPE = LayerShape(4, 8, 6, 20, 3, 2, 1)
 
 
 def test_all_sides_have_the_same_geometry():

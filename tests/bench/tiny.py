@@ -1,9 +1,9 @@
 """Cases that take next to no time."""
 
 from xcnorm.bench import layers, shapes
-from xcnorm.bench.shapes import Shape
+from xcnorm.bench.shapes import LayerShape
 
-SHAPES = [Shape(2, 3, 4, 6, 3, padding=1, network="wrn16_4"), Shape(2, 4, 64, 6, 3, 2, 1, network="wrn40_2")]
+SHAPES = [LayerShape(2, 3, 4, 6, 3, padding=1, network="wrn16_4"), LayerShape(2, 4, 64, 6, 3, 2, 1, network="wrn40_2")]
 
 
 def make_tiny(monkeypatch):

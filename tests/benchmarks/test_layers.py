@@ -10,9 +10,9 @@ from benchmarks.layers import BACKENDS, axes, build, fit, grow, more_sides
 from tests.bench.tiny import SHAPES, make_tiny
 from xcnorm import ops
 from xcnorm.bench.conditions import Conditions
-from xcnorm.bench.shapes import Shape
+from xcnorm.bench.shapes import LayerShape
 
-SHAPE = Shape(4, 8, 6, 20, 3, 2, 1, "wrn16_4")
+SHAPE = LayerShape(4, 8, 6, 20, 3, 2, 1, "wrn16_4")
 CPU = Conditions("cpu", "fp32")
 
 

@@ -15,12 +15,12 @@ import torch
 
 from xcnorm.bench.conditions import Conditions, without_search
 from xcnorm.bench.gate import small
-from xcnorm.bench.shapes import Shape
+from xcnorm.bench.shapes import LayerShape
 from xcnorm.bench.sides import OURS, Side, make
 from xcnorm.bench.timing import make_steps
 
 
-def compile_ahead(layers: Iterable[tuple[Side, Shape]], conditions: Sequence[Conditions]) -> None:
+def compile_ahead(layers: Iterable[tuple[Side, LayerShape]], conditions: Sequence[Conditions]) -> None:
     """Run layers of ours, and what their gates look at, once on a GPU, spread over processes.
 
     Args:
@@ -45,7 +45,7 @@ def _without_tuning() -> None:
     os.environ["XCNORM_AUTOTUNE"] = "0"
 
 
-def _run(conditions: Conditions, side: Side, shape: Shape) -> None:
+def _run(conditions: Conditions, side: Side, shape: LayerShape) -> None:
     """A training step and an inference. What fails here will fail again where somebody looks at it."""
     try:
         with conditions.applied(), without_search():

@@ -11,7 +11,7 @@ from torch import nn
 from xcnorm.bench.ahead import compile_ahead
 from xcnorm.bench.conditions import Conditions
 from xcnorm.bench.gate import gate
-from xcnorm.bench.shapes import Shape
+from xcnorm.bench.shapes import LayerShape
 from xcnorm.bench.sides import CONV, SIDES, Side
 from xcnorm.bench.summary import brief
 from xcnorm.bench.timing import race
@@ -35,7 +35,7 @@ class Case:
     """
 
     name: str
-    shapes: Sequence[Shape]
+    shapes: Sequence[LayerShape]
     input_size: tuple[int, ...]
     gradient: bool
     build: Callable[[Side], nn.Module]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from xcnorm import ops
 from xcnorm.bench.conditions import Conditions, without_search
-from xcnorm.bench.shapes import Shape
+from xcnorm.bench.shapes import LayerShape
 from xcnorm.bench.sides import Side, make
 from xcnorm.nn import RXCNormConv2d, XCNormConv2d
 
@@ -25,12 +25,12 @@ position costs."""
 _IMAGES, _PIXELS = 2, 16  # a norm over a map of a few pixels would blow up the rounding of a small value
 
 
-def small(shape: Shape) -> Shape:
+def small(shape: LayerShape) -> LayerShape:
     """What the gate looks at in place of a shape."""
     return replace(shape, images=_IMAGES, pixels=_PIXELS)
 
 
-def gate(side: Side, shape: Shape, conditions: Conditions) -> dict[str, Any]:
+def gate(side: Side, shape: LayerShape, conditions: Conditions) -> dict[str, Any]:
     """Compare a side of ours with the reference in float64, on a few small images.
 
     Returns:
@@ -42,7 +42,7 @@ def gate(side: Side, shape: Shape, conditions: Conditions) -> dict[str, Any]:
 
 @cache
 @without_search()
-def _gate(side: Side, shape: Shape, conditions: Conditions) -> dict[str, Any]:
+def _gate(side: Side, shape: LayerShape, conditions: Conditions) -> dict[str, Any]:
     """Once for all shapes that are alike when they are small."""
     torch.manual_seed(0)
     layer = make(side, shape)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from xcnorm.bench.compare import Case
-from xcnorm.bench.shapes import Shape, shapes_of
+from xcnorm.bench.shapes import LayerShape, shapes_of
 from xcnorm.bench.sides import make
 
 
@@ -15,6 +15,6 @@ def cases(networks: Sequence[str], device: str) -> list[Case]:
     return [as_case(shape) for shape in shapes_of(networks, device)]
 
 
-def as_case(shape: Shape) -> Case:
+def as_case(shape: LayerShape) -> Case:
     """One layer."""
     return Case(shape.name, [shape], shape.input_size, not shape.first, partial(make, shape=shape), shape.to_dict())

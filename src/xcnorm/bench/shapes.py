@@ -29,7 +29,7 @@ _MANY = 6  # layers that differ in their channels alone; of more, the first, the
 
 
 @dataclass(frozen=True)
-class Shape:
+class LayerShape:
     """One layer and its batch."""
 
     images: int
@@ -91,7 +91,7 @@ class Shape:
         return asdict(self) | {"flop": self.flop, "moved": self.moved}
 
 
-def shapes_of(networks: Sequence[str], device: str) -> list[Shape]:
+def shapes_of(networks: Sequence[str], device: str) -> list[LayerShape]:
     """The distinct layers of some of `NETWORKS`, in their order."""
     found = dict.fromkeys(shape for network in networks for shape in _layers(network, device))
     return list(found)
@@ -102,15 +102,15 @@ def batch_size(network: str, device: str) -> int:
     return NETWORKS[network][0] // (1 if device == "cuda" else _CPU_SHARE)
 
 
-def _layers(network: str, device: str) -> list[Shape]:
+def _layers(network: str, device: str) -> list[LayerShape]:
     pixels = NETWORKS[network][1]
-    alike: defaultdict[tuple[int, int], dict[Shape, None]] = defaultdict(dict)
+    alike: defaultdict[tuple[int, int], dict[LayerShape, None]] = defaultdict(dict)
 
     def note(layer: XCNormConv2d, inputs: tuple[Tensor]) -> None:
         size, kernel, stride, padding = inputs[0].shape[-1], layer.kernel_size[0], layer.stride[0], layer.padding[0]
         assert isinstance(padding, int)
         images = batch_size(network, device)
-        shape = Shape(images, layer.in_channels, layer.out_channels, size, kernel, stride, padding, network)
+        shape = LayerShape(images, layer.in_channels, layer.out_channels, size, kernel, stride, padding, network)
         alike[size, kernel][shape] = None
 
     with torch.device("meta"):  # nothing is computed
@@ -122,5 +122,5 @@ def _layers(network: str, device: str) -> list[Shape]:
     return [shape for group in alike.values() for shape in _representatives(list(group))]
 
 
-def _representatives(alike: list[Shape]) -> list[Shape]:
+def _representatives(alike: list[LayerShape]) -> list[LayerShape]:
     return alike if len(alike) <= _MANY else [alike[0], alike[len(alike) // 2], alike[-1]]

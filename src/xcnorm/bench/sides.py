@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from xcnorm.bench.shapes import Shape
+from xcnorm.bench.shapes import LayerShape
 from xcnorm.models.wiring import Wiring
 
 
@@ -44,7 +44,7 @@ OURS = (
 SIDES = (CONV, *OURS)
 
 
-def make(side: Side, shape: Shape, **options: Any) -> nn.Module:
+def make(side: Side, shape: LayerShape, **options: Any) -> nn.Module:
     """The layer of a side, as our networks build theirs.
 
     Args:

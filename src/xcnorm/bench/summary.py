@@ -14,11 +14,11 @@ from xcnorm.bench.sides import CONV, OURS
 
 QUANTITIES = {"inference": "inference", "forward": "forward", "backward": "backward", "both": "forward + backward"}
 
-Row = Mapping[str, Any]
-Value = Callable[[Row], float | None]
+Measurement = Mapping[str, Any]
+Value = Callable[[Measurement], float | None]
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """A table of texts; the first column names the rows."""
 
     title: str
@@ -29,7 +29,7 @@ class Table(NamedTuple):
 def duration(mode: str, quantity: str) -> Value:
     """How a time is read from a row; None where there is none. Mode ``"best"`` is the fastest of each row."""
 
-    def read(row: Row) -> float | None:
+    def read(row: Measurement) -> float | None:
         modes = row["times"] if mode == "best" else [mode] if mode in row["times"] else []
         times = [row["times"][name][quantity]["median"] for name in modes if quantity in row["times"][name]]
         return min(times, default=None)
@@ -37,25 +37,25 @@ def duration(mode: str, quantity: str) -> Value:
     return read
 
 
-def memory(row: Row) -> float | None:
+def memory(row: Measurement) -> float | None:
     """How memory is read from a row."""
     return row["memory_mib"]
 
 
-def ratios(rows: Iterable[Row], precision: str, side: str, value: Value) -> dict[str, float]:
+def ratios(rows: Iterable[Measurement], precision: str, side: str, value: Value) -> dict[str, float]:
     """By case, a value of a side as a multiple of that of torch's own layers."""
     values = {(row["case"], row["side"]): value(row) for row in rows if row["precision"] == precision}
     pairs = {case: (values[case, CONV.name], mine) for (case, name), mine in values.items() if name == side}
     return {case: mine / theirs for case, (theirs, mine) in pairs.items() if mine and theirs}
 
 
-def brief(rows: Sequence[Row], precision: str, mode: str) -> str:
+def brief(rows: Sequence[Measurement], precision: str, mode: str) -> str:
     """Forward and backward of our sides in one line, for a case."""
     found = {side.name: list(ratios(rows, precision, side.name, duration(mode, "both")).values()) for side in OURS}
     return ", ".join(f"{side} {values[0]:.2f}" if values else f"{side}: gate red" for side, values in found.items())
 
 
-def tables(result: Mapping[str, Any]) -> list[Table]:
+def tables(result: Mapping[str, Any]) -> list[TextTable]:
     """A result as tables: every case, and the means over them."""
     quantities = ("inference", "both") if result["subject"] == "models" else ("both",)
     found = []
@@ -71,7 +71,7 @@ def _sides(result: Mapping[str, Any]) -> list[str]:
     return [side for side in dict.fromkeys(row["side"] for row in result["rows"]) if side != CONV.name]
 
 
-def _cases(result: Mapping[str, Any], precision: str, mode: str, quantity: str) -> Table:
+def _cases(result: Mapping[str, Any], precision: str, mode: str, quantity: str) -> TextTable:
     sides, value = _sides(result), duration(mode, quantity)
     rows = [row for row in result["rows"] if row["precision"] == precision]
     columns = {side: ratios(rows, precision, side, value) for side in sides}
@@ -88,10 +88,10 @@ def _cases(result: Mapping[str, Any], precision: str, mode: str, quantity: str) 
         if row["side"] == CONV.name
     ]
     title = f"{QUANTITIES[quantity].capitalize()}, {precision}, {mode}: multiples of {CONV.name}"
-    return Table(title, ["", CONV.name, *sides], lines)
+    return TextTable(title, ["", CONV.name, *sides], lines)
 
 
-def _means(result: Mapping[str, Any], precision: str, mode: str) -> Table:
+def _means(result: Mapping[str, Any], precision: str, mode: str) -> TextTable:
     values: dict[str, Value] = {title: duration(mode, quantity) for quantity, title in QUANTITIES.items()}
     lines = []
     for side in _sides(result):
@@ -107,4 +107,4 @@ def _means(result: Mapping[str, Any], precision: str, mode: str) -> Table:
         f"Geometric means, {precision}, {mode}: multiples of {CONV.name} "
         f"(interquartile range {100 * median(spreads):.1f} % of the median)"
     )
-    return Table(title, ["", "cases", *values, "peak memory"], lines)
+    return TextTable(title, ["", "cases", *values, "peak memory"], lines)

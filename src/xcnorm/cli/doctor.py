@@ -20,7 +20,7 @@ from xcnorm.errors import unknown_name
 PACKAGES = ("torch", "triton", "numpy", "pillow", "safetensors", "pydantic", "typer", "rich")
 DEVELOPER_EXTRAS = {"dev", "docs", "test"}
 
-Row = tuple[str, str, str]
+Line = tuple[str, str, str]
 """What is spoken of, what is said, and in which colour."""
 
 
@@ -152,7 +152,7 @@ def _render(report: dict[str, Any], console: Console) -> None:
                 console.out(f"  {name:<{width}}  {text}")
 
 
-def _sections(report: dict[str, Any]) -> dict[str, list[Row]]:
+def _sections(report: dict[str, Any]) -> dict[str, list[Line]]:
     torch, compiler = report["torch"], report["compiler"]
     threads = f", torch uses {torch['threads']} threads" if torch["threads"] else ""
     no_compiler = f"no {_compiler()}: torch.compile does not work on the CPU"
@@ -180,7 +180,7 @@ def _sections(report: dict[str, Any]) -> dict[str, list[Row]]:
     }
 
 
-def _about_torchvision(found: dict[str, Any]) -> Row:
+def _about_torchvision(found: dict[str, Any]) -> Line:
     if found["error"]:
         remedy = "remove it (pip uninstall torchvision) or install the build that matches torch"
         return "torchvision", f"installed but broken: {found['error']}; {remedy}", "red"
@@ -188,20 +188,20 @@ def _about_torchvision(found: dict[str, Any]) -> Row:
     return "torchvision", (_version("torchvision") or "works") if installed else "not installed, not needed", ""
 
 
-def _about_device(device: dict[str, Any]) -> Row:
+def _about_device(device: dict[str, Any]) -> Line:
     details = [device["name"]]
     if "memory_gib" in device:
         details += [f"compute capability {device['compute_capability']}", f"{device['memory_gib']} GiB"]
     return device["device"], ", ".join(details), "green"
 
 
-def _about_backend(backend: dict[str, Any]) -> Row:
+def _about_backend(backend: dict[str, Any]) -> Line:
     if backend["unavailable"]:
         return backend["name"], f"no: {backend['unavailable']}", "yellow"
     return backend["name"], f"yes: {backend['summary']}", "green"
 
 
-def _about_extra(extra: dict[str, Any]) -> Row:
+def _about_extra(extra: dict[str, Any]) -> Line:
     if extra["missing"]:
         return extra["name"], f"no {', '.join(extra['missing'])}: {extra['install']}", "yellow"
     return extra["name"], "installed", "green"

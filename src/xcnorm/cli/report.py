@@ -1,4 +1,4 @@
-"""`xcnorm report`."""
+"""`xcnorm report`: tables, figures and a page from finished runs."""
 
 from pathlib import Path
 from typing import Annotated
