@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from benchmarks.results_file import add_options, write
 from xcnorm.bench import layers
+from xcnorm.bench.ahead import compile_ahead
 from xcnorm.bench.compare import Case, compare
 from xcnorm.bench.conditions import PRECISIONS, Conditions
 from xcnorm.bench.shapes import NETWORKS, QUICK, LayerShape
@@ -168,6 +169,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for line, result in compare("layers", cases(networks, device), everywhere[0], PRECISIONS[device], modes, turns):
         print(line, flush=True)
         write(given.out, result)
+    if device == "cuda":
+        grown = [shape for sizes in axes(device).values() for shape in sizes.values()]
+        compile_ahead([(side, shape) for side in GROWN_SIDES for shape in grown], everywhere)
     with everywhere[0].applied():
         result["bcos_installed"] = has_bcos()
         result["ceilings"] = {here.precision: ceilings(here) for here in everywhere}
