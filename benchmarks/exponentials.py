@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from benchmarks.roofline import patch, positions
 from xcnorm.allocator import keep_freed_memory
 from xcnorm.bench.conditions import Conditions
 from xcnorm.bench.gate import gate
@@ -50,7 +51,7 @@ def measure(shape: LayerShape) -> dict[str, float]:
     runs: dict[str, Callable[[], object]] = {
         side: functools.partial(_next, layer, inputs) for side, layer in layers.items()
     }
-    outputs, patches = shape.positions * shape.channels_out, shape.positions * shape.patch
+    outputs, patches = positions(shape) * shape.channels_out, positions(shape) * patch(shape)
     runs["sharpen"] = functools.partial(_blockwise, [torch.log2, torch.exp2], values, outputs)
     for side, robust in ROBUST.items():
         if robust is not None:

@@ -23,14 +23,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.results_file import add_options, write
-from xcnorm.bench import layers
+from benchmarks.roofline import ceilings, flop, moved, patch, positions
 from xcnorm.bench.ahead import compile_ahead
 from xcnorm.bench.compare import Case, compare
 from xcnorm.bench.conditions import PRECISIONS, Conditions
-from xcnorm.bench.shapes import NETWORKS, QUICK, LayerShape
+from xcnorm.bench.layers import as_case
+from xcnorm.bench.shapes import NETWORKS, QUICK, LayerShape, shapes_of
 from xcnorm.bench.sides import SIDES, Side, make
-from xcnorm.bench.timing import MODES, make_steps, seconds_taken, take_turns
-from xcnorm.ops.cpu.matrix import multiply
+from xcnorm.bench.timing import MODES, make_steps, take_turns
 
 BACKENDS = (
     Side("r_xcnorm plain", "r_xcnorm", backend="plain"),
@@ -42,8 +42,6 @@ GROWN = {"cpu": LayerShape(4, 64, 64, 32, 3, padding=1), "cuda": LayerShape(128,
 GROWN_SIDES = tuple(side for side in SIDES if side.preset is None)
 
 _UNFOLDED = {"cpu": 2**28, "cuda": 2**32}  # bytes of all patches; the reference holds some six times as many at once
-_COPIED = {"cpu": 2**26, "cuda": 2**30}  # bytes, for the bandwidth
-_MULTIPLIED = {"cpu": 2048, "cuda": 8192}  # rows and columns, for the matrix rate
 
 
 class WeightStandardisedConv2d(nn.Conv2d):
@@ -67,7 +65,7 @@ def has_bcos() -> bool:
 
 def more_sides(shape: LayerShape, device: str) -> list[Side]:
     """Further sides for a shape, as far as they are installed and fit into memory."""
-    fits = 4 * shape.positions * shape.patch <= _UNFOLDED[device]
+    fits = 4 * positions(shape) * patch(shape) <= _UNFOLDED[device]
     backends = [side for side in BACKENDS if side.backend != "reference" or fits]
     return [*backends, WEIGHT_STANDARDISED, *([B_COS] if has_bcos() else [])]
 
@@ -83,31 +81,16 @@ def build(side: Side, shape: LayerShape) -> nn.Module:
 
 
 def cases(networks: Sequence[str], device: str) -> list[Case]:
-    """The layers of networks, some with further sides."""
-    return [_with_more_sides(case, device) for case in layers.cases(networks, device)]
+    """The layers of networks, with their work, and some with further sides."""
+    return [_case(shape, device) for shape in shapes_of(networks, device)]
 
 
-def _with_more_sides(case: Case, device: str) -> Case:
-    (shape,) = case.shapes
+def _case(shape: LayerShape, device: str) -> Case:
+    case = as_case(shape)
+    case = replace(case, details=case.details | {"flop": flop(shape), "moved": moved(shape)})
     if shape.network not in QUICK:
         return case
     return replace(case, sides=[*case.sides, *more_sides(shape, device)], build=lambda side: build(side, shape))
-
-
-def ceilings(conditions: Conditions) -> dict[str, float]:
-    """What the device can do at best: bytes a second of a large copy, and flop a second of a large matrix product."""
-    device = conditions.device
-    source = torch.ones(_COPIED[device] // 4, device=device)
-    target = torch.empty_like(source)
-    size = _MULTIPLIED[device]
-    matrix = torch.randn(size, size, device=device, dtype=conditions.dtype)
-    # On a CPU torch multiplies by one library and convolves by another, which may be the faster one.
-    products = [lambda: matrix @ matrix, *([lambda: multiply(matrix, matrix)] if device == "cpu" else [])]
-    copying, multiplying = (
-        min(seconds_taken(run, device, 3) for run in runs for _ in range(5))
-        for runs in ([lambda: target.copy_(source)], products)
-    )
-    return {"bytes_per_second": 2 * source.nbytes / copying, "flop_per_second": 2 * size**3 / multiplying}
 
 
 def axes(device: str) -> dict[str, dict[int, LayerShape]]:

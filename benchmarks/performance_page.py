@@ -14,16 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure
-
 from benchmarks.bars import BARS, bars_table, verdicts
-from xcnorm.bench.conditions import Conditions
-from xcnorm.bench.sides import CONV
-from xcnorm.bench.summary import QUANTITIES, TextTable, duration, tables
+from benchmarks.roofline import draw_roofline
+from xcnorm.bench.summary import QUANTITIES, TextTable, tables
 from xcnorm.errors import UserError
 
-_DRAWN = {CONV.name: ("o", "#0072b2"), "xcnorm": ("^", "#d55e00"), "r_xcnorm": ("s", "#009e73")}
 _MEANS = ("Bars", "Geometric means")  # how titles of tables begin that have no row for every case
 
 
@@ -58,62 +53,6 @@ def _apart(result: Mapping[str, Any]) -> list[str]:
         *([f"{threads} threads"] if threads > 1 else []),
         *(["channels last"] if result.get("channels_last") else []),
     ]
-
-
-def draw_roofline(result: Mapping[str, Any], path: Path) -> None:
-    """Draw what each layer reaches, under what the device can do.
-
-    A layer's place along x is the work of its products over the bytes that a convolution must move at least; the roof
-    is the measured rate of a copy, then of a matrix product.
-
-    Args:
-        result: What `benchmarks.layers` measured.
-        path: The file to write; its ending says how.
-    """
-    settings: Any = {"svg.hashsalt": path.name, "axes.spines.top": False, "axes.spines.right": False, "font.size": 10}
-    with mpl.rc_context(settings):
-        precisions = result["precisions"]
-        figure = Figure(figsize=(5.2 * len(precisions), 4.2), layout="constrained")
-        for axes, precision in zip(figure.subplots(1, len(precisions), squeeze=False)[0], precisions, strict=True):
-            _panel(axes, result, precision)
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
-
-
-def _panel(axes: Any, result: Mapping[str, Any], precision: str) -> None:
-    ceilings, mode = result["ceilings"][precision], result["modes"][0]
-    unit, letter = (1e12, "T") if ceilings["flop_per_second"] > 1e12 else (1e9, "G")
-    itemsize = Conditions(result["device"], precision).dtype.itemsize
-    flop, moved = ({name: case[key] for name, case in result["cases"].items()} for key in ("flop", "moved"))
-    places = {name: flop[name] / (moved[name] * itemsize) for name in flop}
-    ridge = ceilings["flop_per_second"] / ceilings["bytes_per_second"]
-    ends = min(*places.values(), ridge) / 1.5, max(*places.values(), ridge) * 1.5
-    roof = [
-        min(ceilings["bytes_per_second"] * x, ceilings["flop_per_second"]) / unit for x in (ends[0], ridge, ends[1])
-    ]
-    axes.plot([ends[0], ridge, ends[1]], roof, color="#1f2328", linewidth=1.2, label="copy and matrix product")
-    for side, (marker, colour) in _DRAWN.items():
-        times = {
-            row["case"]: time
-            for row in result["rows"]
-            if (row["precision"], row["side"]) == (precision, side) and (time := duration(mode, "both")(row))
-        }
-        rates = [flop[case] / (time / 1e3) / unit for case, time in times.items()]
-        axes.plot(
-            [places[case] for case in times],
-            rates,
-            marker,
-            color=colour,
-            markersize=5,
-            alpha=0.8,
-            label=side,
-        )
-    axes.set(xscale="log", yscale="log", title=f"{precision}, {mode}: forward + backward of each layer")
-    axes.set(xlabel="flop / byte that must be moved", ylabel=f"{letter}flop/s")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter("")
-    axes.grid(color="#dfe3e8", linewidth=0.6)
 
 
 def _origin(result: Mapping[str, Any]) -> str:

@@ -35,12 +35,3 @@ def test_of_many_that_are_alike_the_first_the_middle_and_the_last(shapes):
 
 def test_a_cpu_gets_smaller_batches():
     assert shapes_of(["digits_cnn"], "cpu") == [LayerShape(32, 3, 64, 32, 5), LayerShape(32, 64, 128, 14, 5)]
-
-
-@pytest.mark.parametrize(("channels", "times"), [(3, 2), (8, 3)])
-def test_the_work_of_a_layer(channels, times):
-    """The first layer has no gradient of its input."""
-    shape = LayerShape(2, channels, 5, 9, 3, 2, 1)
-    assert shape.positions == 2 * 5 * 5
-    assert shape.flop == times * 2 * (2 * 5 * 5) * (channels * 9) * 5
-    assert shape.moved == times * 2 * channels * 81 + 3 * (channels * 9 * 5 + 2 * 25 * 5)

@@ -7,7 +7,8 @@ import torch
 
 from benchmarks import layers
 from benchmarks.layers import BACKENDS, axes, build, fit, grow, more_sides
-from tests.bench.tiny import SHAPES, make_tiny
+from benchmarks.roofline import flop
+from tests.bench.tiny import SHAPES
 from xcnorm import ops
 from xcnorm.bench.conditions import Conditions
 from xcnorm.bench.shapes import LayerShape
@@ -23,22 +24,17 @@ def test_further_sides_have_the_same_geometry():
 
 
 def test_some_shapes_have_further_sides(monkeypatch):
-    make_tiny(monkeypatch)
+    monkeypatch.setattr(layers, "shapes_of", lambda networks, device: SHAPES)
     first, second = layers.cases(["wrn16_4", "wrn40_2"], "cpu")
     assert [side.name for side in first.sides][5:8] == [*(side.name for side in BACKENDS), "weight-standardised conv"]
     assert len(second.sides) == 5
+    assert second.details["flop"] == flop(SHAPES[1])
 
 
 def test_the_reference_is_left_out_where_it_would_not_fit():
     reference = BACKENDS[1]
     assert reference in more_sides(SHAPE, "cpu")
     assert reference not in more_sides(replace(SHAPE, images=2**20), "cpu")
-
-
-def test_ceilings(monkeypatch):
-    monkeypatch.setitem(layers._COPIED, "cpu", 2**20)
-    monkeypatch.setitem(layers._MULTIPLIED, "cpu", 64)
-    assert all(value > 1e6 for value in layers.ceilings(CPU).values())
 
 
 def test_growth(monkeypatch):

@@ -2,18 +2,19 @@
 
 import pytest
 
+from benchmarks import layers
 from benchmarks.performance_page import write_page
-from tests.bench.tiny import make_tiny
+from tests.bench.tiny import SHAPES
 from xcnorm.bench.compare import compare
 from xcnorm.bench.conditions import Conditions
-from xcnorm.bench.layers import cases
 from xcnorm.errors import UserError
 
 
 @pytest.fixture
 def result(monkeypatch):
-    make_tiny(monkeypatch)
-    tiny = cases(["wrn16_4"], "cpu")
+    monkeypatch.setattr(layers, "shapes_of", lambda networks, device: SHAPES)
+    monkeypatch.setattr(layers, "QUICK", ())
+    tiny = layers.cases(["wrn16_4"], "cpu")
     *_, (_, found) = compare("layers", tiny, Conditions("cpu", "fp32"), ["fp32"], ["eager"], 2)
     ceilings = {"fp32": {"bytes_per_second": 1e9, "flop_per_second": 1e10}}
     grown = {"axis": "pixels", "precision": "fp32", "side": "conv", "sizes": [4, 16], "milliseconds": [1.0, 4.0]}

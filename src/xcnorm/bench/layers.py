@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 
 from xcnorm.bench.compare import Case
@@ -17,4 +18,4 @@ def cases(networks: Sequence[str], device: str) -> list[Case]:
 
 def as_case(shape: LayerShape) -> Case:
     """One layer."""
-    return Case(shape.name, [shape], shape.input_size, not shape.first, partial(make, shape=shape), shape.to_dict())
+    return Case(shape.name, [shape], shape.input_size, not shape.first, partial(make, shape=shape), asdict(shape))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -60,35 +59,6 @@ class LayerShape:
     def input_size(self) -> tuple[int, int, int, int]:
         """Of its input, ``(N, C, H, W)``."""
         return self.images, self.channels_in, self.pixels, self.pixels
-
-    @property
-    def positions(self) -> int:
-        """Of all patches in a batch."""
-        return self.images * ((self.pixels + 2 * self.padding - self.kernel) // self.stride + 1) ** 2
-
-    @property
-    def patch(self) -> int:
-        """Values in a patch."""
-        return self.channels_in * self.kernel**2
-
-    @property
-    def flop(self) -> int:
-        """Of the convolution's products, forward and backward."""
-        return (2 if self.first else 3) * 2 * self.positions * self.patch * self.channels_out
-
-    @property
-    def moved(self) -> int:
-        """Values that a plain layer must move at least in forward and backward.
-
-        Input, filters and output are read or written once each way, and so are the gradients of each.
-        """
-        values = self.images * self.channels_in * self.pixels**2
-        filters, outputs = self.patch * self.channels_out, self.positions * self.channels_out
-        return (2 if self.first else 3) * values + 3 * (filters + outputs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self) | {"flop": self.flop, "moved": self.moved}
 
 
 def shapes_of(networks: Sequence[str], device: str) -> list[LayerShape]:
