@@ -1,11 +1,11 @@
-"""What exponentials and logarithms alone cost our inference on a CPU: no arrangement of other passes gets below it.
+"""Exponentials and logarithms alone, which our inference on a CPU cannot do without: a floor of its cost.
 
     python -m benchmarks.exponentials --out benchmarks/results/exponentials_cpu.json
 
 times, on one thread and in turns, a plain layer, ours, and as many of torch's exponentials and logarithms as ours
-cannot do without, in blocks that stay in cache: to sharpen, a logarithm and a power of two for each output; to bend, a
-power of two for each value of each patch, or with the function as printed an ``expm1``. The least that a layer of ours
-can take is a plain one and these; patches and channels still have to be standardised then, and inputs padded.
+cannot do without, in blocks that stay in cache: to sharpen, a logarithm and a power of two for each output; to apply
+phi, a power of two for each value of each patch, or with the function as printed an ``expm1``. The least that a layer
+of ours can take is a plain one and these; patches and channels still have to be standardised then, and inputs padded.
 """
 
 from __future__ import annotations
@@ -14,41 +14,48 @@ import argparse
 import functools
 import itertools
 import json
-import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean, median
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from benchmarks.roofline import patch, positions
 from xcnorm.allocator import keep_freed_memory
-from xcnorm.bench.shapes import QUICK, Shape, shapes_of
-from xcnorm.bench.sides import PLAIN, gate, make
-from xcnorm.bench.summary import geometric_mean
-from xcnorm.bench.timing import ready, rotating_inputs, settings
+from xcnorm.bench.conditions import Conditions
+from xcnorm.bench.gate import gate
+from xcnorm.bench.shapes import QUICK, LayerShape, shapes_of
+from xcnorm.bench.sides import CONV, OURS, make
 from xcnorm.environment import environment
 from xcnorm.ops.cpu.blocks import BLOCK
 
-BENT: dict[str, Callable[..., Tensor] | None] = {"xcnorm": None, "r_xcnorm": torch.exp2, "r_xcnorm paper": torch.expm1}
+ROBUST: dict[str, Callable[..., Tensor] | None] = {
+    "xcnorm": None,
+    "r_xcnorm": torch.exp2,
+    "r_xcnorm paper": torch.expm1,
+}
 TURNS = 15
+CONDITIONS = Conditions("cpu", "fp32")
 
 
-def measure(shape: Shape) -> dict[str, float]:
+def measure(shape: LayerShape) -> dict[str, float]:
     """Milliseconds of each."""
-    inputs = itertools.cycle(rotating_inputs(shape.input_size, "fp32", "cpu", gradient=False))
-    layers = {side: ready(make(side, shape), "cpu").eval() for side in (PLAIN, *BENT)}
-    assert all(gate(side, shape, "fp32", "cpu")["passed"] for side in BENT)
+    inputs = itertools.cycle(CONDITIONS.inputs(shape.input_size, gradient=False))
+    ours = [side for side in OURS if side.name in ROBUST]
+    layers = {side.name: CONDITIONS.place(make(side, shape)).eval() for side in (CONV, *ours)}
+    assert all(gate(side, shape, CONDITIONS)["passed"] for side in ours)
     values = torch.rand(BLOCK)
     runs: dict[str, Callable[[], object]] = {
         side: functools.partial(_next, layer, inputs) for side, layer in layers.items()
     }
-    outputs, patches = shape.positions * shape.channels_out, shape.positions * shape.patch
+    outputs, patches = positions(shape) * shape.channels_out, positions(shape) * patch(shape)
     runs["sharpen"] = functools.partial(_blockwise, [torch.log2, torch.exp2], values, outputs)
-    for side, bend in BENT.items():
-        if bend is not None:
-            runs[f"bend {side}"] = functools.partial(_blockwise, [bend], values, patches)
+    for side, robust in ROBUST.items():
+        if robust is not None:
+            runs[f"robust {side}"] = functools.partial(_blockwise, [robust], values, patches)
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     with torch.no_grad():
         for _ in range(TURNS):
@@ -56,7 +63,7 @@ def measure(shape: Shape) -> dict[str, float]:
                 start = time.perf_counter()
                 run()
                 seconds[name].append(time.perf_counter() - start)
-    return {name: round(1e3 * statistics.median(found), 4) for name, found in seconds.items()}
+    return {name: round(1e3 * median(found), 4) for name, found in seconds.items()}
 
 
 def _next(layer: nn.Module, inputs: Iterator[Tensor]) -> None:
@@ -73,11 +80,11 @@ def _blockwise(functions: Sequence[Callable[..., Tensor]], values: Tensor, count
 
 def ratios(rows: Iterable[Mapping[str, float]]) -> str:
     """Geometric means of the least and of what is, as multiples of the plain layer."""
-    rows, words = list(rows), []
-    for side in BENT:
-        least = geometric_mean((row[PLAIN] + row["sharpen"] + row.get(f"bend {side}", 0)) / row[PLAIN] for row in rows)
-        found = geometric_mean(row[side] / row[PLAIN] for row in rows)
-        words.append(f"{side} {found:.2f}, at least {least:.2f}")
+    rows, words, conv = list(rows), [], CONV.name
+    for side in ROBUST:
+        least = [(row[conv] + row["sharpen"] + row.get(f"robust {side}", 0)) / row[conv] for row in rows]
+        found = [row[side] / row[conv] for row in rows]
+        words.append(f"{side} {geometric_mean(found):.2f}, at least {geometric_mean(least):.2f}")
     return "; ".join(words)
 
 
@@ -87,11 +94,11 @@ def main() -> None:
     given = parser.parse_args()
     keep_freed_memory()
     found: dict[str, Any] = {}
-    with settings(threads=1):
+    with CONDITIONS.applied():
         where = environment("cpu")
         for shape in shapes_of(QUICK, "cpu"):
             row = found[shape.name] = measure(shape)
-            print(f"{shape.name:36} {row[PLAIN]:6.2f} ms; {ratios([row])}", flush=True)
+            print(f"{shape.name:36} {row[CONV.name]:6.2f} ms; {ratios([row])}", flush=True)
     print(f"{'geometric mean':47} {ratios(found.values())}")
     if given.out is not None:
         given.out.write_text(json.dumps({"environment": where, "layers": found}, indent=1) + "\n", encoding="utf-8")

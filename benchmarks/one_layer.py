@@ -1,4 +1,4 @@
-"""A few training steps of one of the measured layers and nothing else, for a profiler to look at.
+"""One layer for a profiler to look at: a few training steps of it and nothing else.
 
     ncu --clock-control none --kernel-name "regex:_correlate|_weight_gradient|_input_gradient" \\
         --section Occupancy --section SchedulerStats --section InstructionStats --section SpeedOfLight \\
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 
+from xcnorm.bench.conditions import Conditions
 from xcnorm.bench.shapes import NETWORKS, shapes_of
-from xcnorm.bench.sides import OURS, PLAIN, make
-from xcnorm.bench.timing import make_steps, one_input, ready, settings
+from xcnorm.bench.sides import SIDES, make
+from xcnorm.bench.timing import make_steps
 from xcnorm.errors import UserError, unknown_name
 
 STEPS = 3
@@ -21,17 +22,18 @@ STEPS = 3
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case", help="as in the tables of docs/performance.md")
-    parser.add_argument("--side", choices=[PLAIN, *OURS], default="r_xcnorm")
+    parser.add_argument("--side", choices=[side.name for side in SIDES], default="r_xcnorm")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
     parser.add_argument("--precision", choices=["fp32", "bf16", "tf32"], default="bf16")
     given = parser.parse_args()
     shapes = {shape.name: shape for shape in shapes_of(tuple(NETWORKS), given.device)}
     if given.case not in shapes:
         raise UserError(unknown_name("case", given.case, shapes))
-    shape = shapes[given.case]
-    with settings(threads=1):
-        input = one_input(shape.input_size, given.precision, given.device, gradient=not shape.first)
-        step = make_steps(ready(make(given.side, shape), given.device), input, given.precision, "eager")["both"]
+    shape, conditions = shapes[given.case], Conditions(given.device, given.precision)
+    (side,) = (side for side in SIDES if side.name == given.side)
+    with conditions.applied():
+        input = conditions.input(shape.input_size, gradient=not shape.first)
+        step = make_steps(conditions.place(make(side, shape)), input, conditions, "eager")["both"]
         for _ in range(STEPS):
             step(input)
 

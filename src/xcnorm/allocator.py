@@ -1,4 +1,4 @@
-"""What becomes of memory that was freed."""
+"""The C library's allocator, told to keep freed memory for the next tensor."""
 
 from __future__ import annotations
 

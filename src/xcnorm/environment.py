@@ -1,4 +1,4 @@
-"""What a number was measured on."""
+"""The environment of a measurement: machine, versions and commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told to a user who must fix something."""
+"""Errors that a user must fix, told in one line."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

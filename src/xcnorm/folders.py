@@ -1,4 +1,4 @@
-"""Folders of the user."""
+"""Folders of the user, such as the one for what can be made again."""
 
 from __future__ import annotations
 

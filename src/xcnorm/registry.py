@@ -1,4 +1,4 @@
-"""Things by name: methods, networks, benchmarks, corruptions and all else that one file can add."""
+"""Registries: methods, networks, benchmarks, corruptions and all else that one file can add, by name."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import TypeVar
 
 from xcnorm.errors import UserError, unknown_name
@@ -91,11 +92,10 @@ class Registry(Mapping[str, Item]):
             load_plugins()
 
 
-def discover(package: str) -> None:
-    """Import every public module of a package."""
-    for module in pkgutil.iter_modules(import_module(package).__path__):
-        if not module.name.startswith("_"):
-            import_module(f"{package}.{module.name}")
+def discover(package: str) -> list[ModuleType]:
+    """Import every public module of a package, and hand them out."""
+    names = [module.name for module in pkgutil.iter_modules(import_module(package).__path__)]
+    return [import_module(f"{package}.{name}") for name in names if not name.startswith("_")]
 
 
 @cache

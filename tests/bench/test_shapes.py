@@ -2,7 +2,7 @@
 
 import pytest
 
-from xcnorm.bench.shapes import NETWORKS, Shape, shapes_of
+from xcnorm.bench.shapes import NETWORKS, LayerShape, shapes_of
 
 
 @pytest.fixture(scope="module")
@@ -12,18 +12,18 @@ def shapes():
 
 def test_those_of_wrn16_4(shapes):
     assert [shape for shape in shapes if shape.network == "wrn16_4"] == [
-        Shape(128, 3, 16, 32, 3, 1, 1),
-        Shape(128, 16, 64, 32, 3, 1, 1),
-        Shape(128, 64, 64, 32, 3, 1, 1),
-        Shape(128, 64, 128, 32, 3, 2, 1),
-        Shape(128, 128, 128, 16, 3, 1, 1),
-        Shape(128, 128, 256, 16, 3, 2, 1),
-        Shape(128, 256, 256, 8, 3, 1, 1),
+        LayerShape(128, 3, 16, 32, 3, 1, 1),
+        LayerShape(128, 16, 64, 32, 3, 1, 1),
+        LayerShape(128, 64, 64, 32, 3, 1, 1),
+        LayerShape(128, 64, 128, 32, 3, 2, 1),
+        LayerShape(128, 128, 128, 16, 3, 1, 1),
+        LayerShape(128, 128, 256, 16, 3, 2, 1),
+        LayerShape(128, 256, 256, 8, 3, 1, 1),
     ]
 
 
 def test_what_networks_share_is_there_once(shapes):
-    assert shapes.count(Shape(64, 3, 64, 224, 7, 2, 3)) == 1  # the stem of both ResNets
+    assert shapes.count(LayerShape(64, 3, 64, 224, 7, 2, 3)) == 1  # the stem of both ResNets
     assert len({shape.name for shape in shapes}) == len(set(shapes)) == len(shapes) > 50
 
 
@@ -34,13 +34,4 @@ def test_of_many_that_are_alike_the_first_the_middle_and_the_last(shapes):
 
 
 def test_a_cpu_gets_smaller_batches():
-    assert shapes_of(["digits_cnn"], "cpu") == [Shape(32, 3, 64, 32, 5), Shape(32, 64, 128, 14, 5)]
-
-
-@pytest.mark.parametrize(("channels", "times"), [(3, 2), (8, 3)])
-def test_the_work_of_a_layer(channels, times):
-    """The first layer has no gradient of its input."""
-    shape = Shape(2, channels, 5, 9, 3, 2, 1)
-    assert shape.positions == 2 * 5 * 5
-    assert shape.flop == times * 2 * (2 * 5 * 5) * (channels * 9) * 5
-    assert shape.moved == times * 2 * channels * 81 + 3 * (channels * 9 * 5 + 2 * 25 * 5)
+    assert shapes_of(["digits_cnn"], "cpu") == [LayerShape(32, 3, 64, 32, 5), LayerShape(32, 64, 128, 14, 5)]

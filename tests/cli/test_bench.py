@@ -7,10 +7,10 @@ import sys
 import pytest
 import torch
 
-from tests.bench.test_sides import break_backends
+from tests.bench.broken import break_layers
 from tests.bench.tiny import SHAPES, make_tiny
-from xcnorm.bench import timing
-from xcnorm.bench.sides import OURS, PLAIN
+from xcnorm.bench import compare
+from xcnorm.bench.sides import SIDES
 from xcnorm.cli import main
 from xcnorm.data import corruptions
 
@@ -37,34 +37,22 @@ def test_layers(capsys, monkeypatch, tmp_path):
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert json.loads(file.read_text()) == result
-    assert captured.err.count("fp32 ") == 3  # two shapes and the growth
+    assert [line.split()[2] for line in captured.err.splitlines()] == ["1/2", "2/2"]
     assert result["environment"]["threads"] == 1
     assert set(result["cases"]) == {shape.name for shape in SHAPES}
-    opponents = {"r_xcnorm dense", "r_xcnorm reference", "weight-standardised conv"}
-    assert {row["side"] for row in result["rows"] if row["case"] == SHAPES[0].name} >= {PLAIN, *OURS, *opponents}
-    assert [row["side"] for row in result["rows"] if row["case"] == SHAPES[1].name] == [PLAIN, *OURS]
+    assert [(row["case"], row["side"]) for row in result["rows"]] == [
+        (shape.name, side.name) for shape in SHAPES for side in SIDES
+    ]
     for row in result["rows"]:
         assert set(row["times"]["eager"]) == {"inference", "forward", "backward", "both"}
         assert row["memory_mib"] > 0
-        assert row["gate"] is None or row["gate"]["passed"]
-    assert {(row["axis"], row["side"]) for row in result["growth"]} == {
-        (axis, side)
-        for axis in ("images", "channels", "pixels", "kernel values")
-        for side in (PLAIN, "xcnorm", "r_xcnorm")
-    }
-    assert {verdict["side"] for verdict in result["bars"]} == set(OURS)
+        assert row["gate"] is None if row["side"] == "conv" else row["gate"]["passed"]
 
 
 def test_channels_last_on_a_cpu(capsys, monkeypatch):
     make_tiny(monkeypatch)
-    monkeypatch.setattr("xcnorm.bench.layers._grow", lambda *arguments: [])
-    timed, one_input = [], timing.one_input
-
-    def watched(*arguments, **options):
-        timed.append(one_input(*arguments, **options))
-        return timed[-1]
-
-    monkeypatch.setattr(timing, "one_input", watched)
+    timed = []
+    monkeypatch.setattr(compare, "race", lambda modules, inputs, *arguments: timed.extend(inputs) or {})
     assert main(["bench", "layers", "--quick", "--channels-last", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["channels_last"]
@@ -75,12 +63,10 @@ def test_channels_last_on_a_cpu(capsys, monkeypatch):
 
 def test_a_layer_that_computes_something_else_is_not_timed(capsys, monkeypatch):
     make_tiny(monkeypatch)
-    break_backends(monkeypatch, lambda value: value.flip(-1))
-    monkeypatch.setattr("xcnorm.bench.layers._grow", lambda *arguments: [])
+    break_layers(monkeypatch, lambda value: value.flip(-1))
     assert main(["bench", "layers", "--quick"]) == 0
     captured = capsys.readouterr()
     assert "gate red" in captured.out
-    assert "2 gates red" in captured.out
     assert "xcnorm: gate red" in captured.err
 
 
@@ -90,7 +76,7 @@ def test_models(capsys, monkeypatch, tmp_path):
     assert main(["bench", "models", "--quick", "--network", "digits_cnn", "--out", str(file)]) == 0
     assert "Inference, fp32, eager" in capsys.readouterr().out
     result = json.loads(file.read_text())
-    assert [row["side"] for row in result["rows"]] == [PLAIN, *OURS]
+    assert [row["side"] for row in result["rows"]] == [side.name for side in SIDES]
     assert all(row["gate"]["passed"] for row in result["rows"][1:])
 
 
@@ -108,17 +94,3 @@ def test_layers_and_models_need_no_engine():
     code = "import sys, xcnorm.bench.layers, xcnorm.bench.models; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert {"pydantic", "matplotlib", "xcnorm.engine", "xcnorm.data"}.isdisjoint(loaded)
-
-
-def test_methods(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr("xcnorm.bench.methods._BEFORE", 2)
-    file = tmp_path / "methods.json"
-    assert main(["bench", "methods", "--quick", "--method", "randconv", "--out", str(file)]) == 0
-    assert "randconv" in capsys.readouterr().out
-    rows = json.loads(file.read_text())["rows"]
-    assert list(rows) == ["erm", "randconv"]
-    assert rows["erm"]["ratio"] == 1
-    assert rows["randconv"]["ratio"] > 1
-    assert rows["randconv"]["estimate"] == 3
-    assert main(["bench", "methods", "--method", "randcnov"]) == 2
-    assert "did you mean 'randconv'" in capsys.readouterr().err

@@ -1,1 +1,1 @@
-"""Measurements: one module per subject, each with a function `measure` whose result JSON can hold."""
+"""Measurements that a user can repeat: what layers, networks and the corruptions cost on this machine."""

@@ -6,48 +6,38 @@ processes compiled meanwhile is there when the measurement asks for it.
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 import torch
 
-from xcnorm.bench.shapes import Shape
-from xcnorm.bench.sides import OURS, make, small
-from xcnorm.bench.timing import make_steps, one_input, ready, settings, without_search
+from xcnorm.bench.conditions import Conditions, without_search
+from xcnorm.bench.gate import small
+from xcnorm.bench.shapes import LayerShape
+from xcnorm.bench.sides import OURS, Side, make
+from xcnorm.bench.timing import make_steps
 
 
-def compile_ahead(
-    shapes: Sequence[Shape], grown: Iterable[tuple[str, Shape]], precisions: Sequence[str], done: Callable[[str], None]
-) -> None:
-    """Run layers of ours once on a GPU, spread over processes.
+def compile_ahead(layers: Iterable[tuple[Side, LayerShape]], conditions: Sequence[Conditions]) -> None:
+    """Run layers of ours, and what their gates look at, once on a GPU, spread over processes.
 
     Args:
-        shapes: Of layers that will be measured on all our sides, behind their gates.
-        grown: Further sides and shapes, without gates.
-        precisions: Some of `xcnorm.bench.timing.PRECISIONS`.
-        done: Told in a line what happens.
+        layers: Those that will be measured; others than ours have nothing to compile.
+        conditions: Those they will be measured under.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if cores < 2:
         return
-    done(f"compiling kernels on {cores} cores")
-    jobs = layers_ahead(shapes, grown)
+    ours = [(side, size) for side, shape in layers if side in OURS for size in (shape, small(shape))]
     # Processes of their own from the start: a forked one could not use the GPU.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(cores, context, initializer=_without_tuning) as pool:
+    with ProcessPoolExecutor(cores, context, initializer=_without_tuning) as processes:
         # Neighbours in this order need different kernels.
-        running = [pool.submit(_run, precision, *job) for precision, job in itertools.product(precisions, jobs)]
-        for job in running:
-            job.result()
-
-
-def layers_ahead(shapes: Sequence[Shape], grown: Iterable[tuple[str, Shape]]) -> list[tuple[str, Shape]]:
-    """Sides and shapes to run, each once: those to be measured, and those that their gates look at."""
-    sizes = [*shapes, *map(small, shapes)]
-    return list(dict.fromkeys([*itertools.product(OURS, sizes), *grown]))
+        jobs = [(here, side, shape) for here in conditions for side, shape in dict.fromkeys(ours)]
+        for running in [processes.submit(_run, *job) for job in jobs]:
+            running.result()
 
 
 def _without_tuning() -> None:
@@ -55,12 +45,12 @@ def _without_tuning() -> None:
     os.environ["XCNORM_AUTOTUNE"] = "0"
 
 
-def _run(precision: str, side: str, shape: Shape) -> None:
+def _run(conditions: Conditions, side: Side, shape: LayerShape) -> None:
     """A training step and an inference. What fails here will fail again where somebody looks at it."""
     try:
-        with settings(threads=1), without_search():
-            input = one_input(shape.input_size, precision, "cuda", gradient=not shape.first)
-            steps = make_steps(ready(make(side, shape), "cuda"), input, precision, "eager")
+        with conditions.applied(), without_search():
+            input = conditions.input(shape.input_size, gradient=not shape.first)
+            steps = make_steps(conditions.place(make(side, shape)), input, conditions, "eager")
             steps["both"](input)
             steps["inference"](input)
             torch.cuda.synchronize()

@@ -1,14 +1,15 @@
-"""How fast images are corrupted."""
+"""Corruptions timed: every one at every severity."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from xcnorm.bench.clock import seconds_taken
+from xcnorm.bench.timing import seconds_taken
 from xcnorm.data import corruptions, photographs
 from xcnorm.data.grid import SEVERITIES
 from xcnorm.data.streams import Stream
@@ -17,30 +18,29 @@ from xcnorm.environment import environment
 GRID = 10_000  # images for each corruption and severity of CIFAR-10-C
 
 
-def measure(device: str, images: int, pixels: int, done: Callable[[str, float], None]) -> dict[str, Any]:
-    """Time every corruption at every severity, and say how long the grid of CIFAR-10-C takes at that rate.
+def measure(images: Tensor) -> Iterator[tuple[str, list[float]]]:
+    """Time all corruptions of images ``(N, 3, H, W)``.
 
-    Args:
-        device: ``"cpu"`` or ``"cuda"``.
-        images: How many images of each corruption and severity; 10,000 measures the grid itself.
-        pixels: Their height and width.
-        done: Told of each corruption, with its seconds.
+    Yields:
+        The name of each, and its seconds at each severity.
     """
-    batch = crops(images, pixels).to(device)
-    seconds: dict[str, list[float]] = {}
     for name in corruptions.names():
-        corruptions.corrupt(batch[:64], name, 1)  # tables and kernels are made once, not each time
-        seconds[name] = [_time(batch, name, severity) for severity in SEVERITIES]
-        done(name, sum(seconds[name]))
-    total = sum(map(sum, seconds.values()))
+        corruptions.corrupt(images[:64], name, 1)  # tables and kernels are made once, not each time
+        works = (partial(corruptions.corrupt, images, name, severity) for severity in SEVERITIES)
+        yield name, [seconds_taken(work, images.device.type) for work in works]
+
+
+def summary(seconds: Mapping[str, Sequence[float]], images: Tensor) -> dict[str, Any]:
+    """What `measure` found, and how long the grid of CIFAR-10-C takes at that rate."""
+    count, total = len(images), sum(map(sum, seconds.values()))
     return {
-        "environment": environment(device),
-        "images": images,
-        "pixels": pixels,
-        "seconds": seconds,
+        "environment": environment(images.device.type),
+        "images": count,
+        "pixels": images.shape[-1],
+        "seconds": dict(seconds),
         "total_seconds": total,
-        "grid_seconds": total * GRID / images,
-        "images_per_second": images * len(seconds) * len(SEVERITIES) / total,
+        "grid_seconds": total * GRID / count,
+        "images_per_second": count * len(seconds) * len(SEVERITIES) / total,
     }
 
 
@@ -52,7 +52,3 @@ def crops(count: int, pixels: int) -> Tensor:
     top = stream.integers(0, photos.shape[2] - pixels).view(-1, 1, 1) + torch.arange(pixels).view(1, -1, 1)
     left = stream.integers(0, photos.shape[3] - pixels).view(-1, 1, 1) + torch.arange(pixels).view(1, 1, -1)
     return photos.permute(0, 2, 3, 1)[which, top, left].permute(0, 3, 1, 2).contiguous()
-
-
-def _time(images: Tensor, name: str, severity: int) -> float:
-    return seconds_taken(lambda: corruptions.corrupt(images, name, severity), images.device)

@@ -1,11 +1,10 @@
-"""The layers that are measured: those of our networks."""
+"""Shapes of the layers that are measured: those of our networks."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -29,7 +28,7 @@ _MANY = 6  # layers that differ in their channels alone; of more, the first, the
 
 
 @dataclass(frozen=True)
-class Shape:
+class LayerShape:
     """One layer and its batch."""
 
     images: int
@@ -61,37 +60,8 @@ class Shape:
         """Of its input, ``(N, C, H, W)``."""
         return self.images, self.channels_in, self.pixels, self.pixels
 
-    @property
-    def positions(self) -> int:
-        """Of all patches in a batch."""
-        return self.images * ((self.pixels + 2 * self.padding - self.kernel) // self.stride + 1) ** 2
 
-    @property
-    def patch(self) -> int:
-        """Values in a patch."""
-        return self.channels_in * self.kernel**2
-
-    @property
-    def flop(self) -> int:
-        """Of the convolution's products, forward and backward."""
-        return (2 if self.first else 3) * 2 * self.positions * self.patch * self.channels_out
-
-    @property
-    def moved(self) -> int:
-        """Values that a plain layer must move at least in forward and backward.
-
-        Input, filters and output are read or written once each way, and so are the gradients of each.
-        """
-        values = self.images * self.channels_in * self.pixels**2
-        filters, outputs = self.patch * self.channels_out, self.positions * self.channels_out
-        return (2 if self.first else 3) * values + 3 * (filters + outputs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self) | {"flop": self.flop, "moved": self.moved}
-
-
-def shapes_of(networks: Sequence[str], device: str) -> list[Shape]:
+def shapes_of(networks: Sequence[str], device: str) -> list[LayerShape]:
     """The distinct layers of some of `NETWORKS`, in their order."""
     found = dict.fromkeys(shape for network in networks for shape in _layers(network, device))
     return list(found)
@@ -102,15 +72,15 @@ def batch_size(network: str, device: str) -> int:
     return NETWORKS[network][0] // (1 if device == "cuda" else _CPU_SHARE)
 
 
-def _layers(network: str, device: str) -> list[Shape]:
+def _layers(network: str, device: str) -> list[LayerShape]:
     pixels = NETWORKS[network][1]
-    alike: defaultdict[tuple[int, int], dict[Shape, None]] = defaultdict(dict)
+    alike: defaultdict[tuple[int, int], dict[LayerShape, None]] = defaultdict(dict)
 
     def note(layer: XCNormConv2d, inputs: tuple[Tensor]) -> None:
         size, kernel, stride, padding = inputs[0].shape[-1], layer.kernel_size[0], layer.stride[0], layer.padding[0]
         assert isinstance(padding, int)
         images = batch_size(network, device)
-        shape = Shape(images, layer.in_channels, layer.out_channels, size, kernel, stride, padding, network)
+        shape = LayerShape(images, layer.in_channels, layer.out_channels, size, kernel, stride, padding, network)
         alike[size, kernel][shape] = None
 
     with torch.device("meta"):  # nothing is computed
@@ -122,5 +92,5 @@ def _layers(network: str, device: str) -> list[Shape]:
     return [shape for group in alike.values() for shape in _representatives(list(group))]
 
 
-def _representatives(alike: list[Shape]) -> list[Shape]:
+def _representatives(alike: list[LayerShape]) -> list[LayerShape]:
     return alike if len(alike) <= _MANY else [alike[0], alike[len(alike) // 2], alike[-1]]

@@ -1,19 +1,17 @@
 """The command line: one module per command, found by name.
 
-A module of this package whose name does not start with an underscore is a command, called like the module
-unless `NAME` says otherwise. It holds a function `command` with typer's annotations, whose docstring is the
-help; or, for a command that has commands of its own, a typer `app`. The function returns nothing, or an exit
-code: 0 all is well, 1 the run failed, 2 the user must fix something. Command modules import what is heavy
-inside the function, so that `--help` stays quick.
+A module of this package whose name does not start with an underscore is a command, called like the module unless
+`NAME` says otherwise. It holds a function `command`, whose signature is the command's options, as typer reads them, and
+whose docstring is the help; or, for a command that has commands of its own, a typer `app`. The function returns
+nothing, or an exit code: 0 all is well, 1 the run failed, 2 the user must fix something. Command modules import what is
+heavy inside the function, so that `--help` stays quick.
 """
 
 import os
-import pkgutil
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib import import_module
+from types import SimpleNamespace
 from typing import Annotated, cast
 
 import typer
@@ -21,6 +19,7 @@ import typer
 from xcnorm._version import __version__
 from xcnorm.allocator import keep_freed_memory
 from xcnorm.errors import UserError
+from xcnorm.registry import discover
 
 __all__ = ["main"]
 
@@ -28,11 +27,6 @@ INTERRUPTED = 130
 
 # The base of all that typer raises about arguments. It has no public name that every supported typer shares.
 _ArgumentError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[2])
-
-
-@dataclass
-class _Settings:
-    traceback: bool = False
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: list[str]) -> int:
-    settings = _Settings()
+    settings = SimpleNamespace(traceback=False)
     command = typer.main.get_command(_app())
     try:
         code = command.main(args, prog_name="xcnorm", standalone_mode=False, obj=settings)
@@ -79,14 +73,12 @@ def _run(args: list[str]) -> int:
 def _app() -> typer.Typer:
     app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
     app.callback()(_options)
-    for info in pkgutil.iter_modules(__path__):
-        if not info.name.startswith("_"):
-            module = import_module(f"{__name__}.{info.name}")
-            name = getattr(module, "NAME", info.name.replace("_", "-"))
-            if hasattr(module, "app"):
-                app.add_typer(module.app, name=name)
-            else:
-                app.command(name)(module.command)
+    for module in discover(__name__):
+        name = getattr(module, "NAME", module.__name__.rpartition(".")[2].replace("_", "-"))
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(module.command)
     return app
 
 

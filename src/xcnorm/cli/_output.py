@@ -1,7 +1,7 @@
-"""How commands print: results go to stdout, for people or for programs; progress goes to stderr."""
+"""Printing of commands: results go to stdout, for people or for programs; progress goes to stderr."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -10,9 +10,12 @@ from rich.console import Console
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
-def results() -> Console:
-    """The console that results go to."""
-    return Console(highlight=False)
+def results(*, wide: bool = False) -> Console:
+    """The console that results go to; if ``wide``, a file that they are redirected to is as wide as its tables."""
+    console = Console(highlight=False)
+    if wide and not console.is_terminal:
+        console.width = 1000
+    return console
 
 
 def progress() -> Console:
@@ -23,3 +26,16 @@ def progress() -> Console:
 def print_json(result: Mapping[str, object]) -> None:
     """Print a result for a program to read."""
     print(json.dumps(result, indent=2))
+
+
+def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table of texts whose first column names the rows, and whose others are numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(*header, title=title, title_justify="left", box=SIMPLE_HEAD)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in rows:
+        table.add_row(*row)
+    results(wide=True).print(table)

@@ -1,4 +1,4 @@
-"""`xcnorm data`."""
+"""`xcnorm data`: which benchmarks there are, and their files."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`xcnorm doctor`."""
+"""`xcnorm doctor`: what runs on this machine and, for what does not, why."""
 
 import os
 import platform
@@ -6,9 +6,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
 from importlib import metadata, util
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -20,6 +19,9 @@ from xcnorm.errors import unknown_name
 
 PACKAGES = ("torch", "triton", "numpy", "pillow", "safetensors", "pydantic", "typer", "rich")
 DEVELOPER_EXTRAS = {"dev", "docs", "test"}
+
+Line = tuple[str, str, str]
+"""What is spoken of, what is said, and in which colour."""
 
 
 def command(json: _output.Json = False) -> int:
@@ -66,38 +68,31 @@ def _torch() -> dict[str, Any]:
     try:
         import torch
     except Exception as error:  # a torch that does not fit its libraries may raise anything
-        return {"error": _one_line(error), "threads": None, "devices": [], "no_cuda": None, "backends": []}
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        return {"error": reason, "threads": None, "devices": [], "no_cuda": None, "backends": []}
     from xcnorm import ops
 
-    devices = []
+    devices: list[dict[str, Any]] = []
     for index in range(torch.cuda.device_count()):
-        properties = torch.cuda.get_device_properties(index)
-        devices.append(
-            {
-                "device": f"cuda:{index}",
-                "name": properties.name,
-                "compute_capability": f"{properties.major}.{properties.minor}",
-                "memory_gib": round(properties.total_memory / 2**30, 1),
-            }
-        )
+        found = torch.cuda.get_device_properties(index)
+        capability, memory = f"{found.major}.{found.minor}", round(found.total_memory / 2**30, 1)
+        device = {"device": f"cuda:{index}", "name": found.name}
+        devices.append(device | {"compute_capability": capability, "memory_gib": memory})
     if torch.backends.mps.is_available():
         devices.append({"device": "mps", "name": platform.processor()})
-    if torch.cuda.is_available():
-        no_cuda = None
-    elif torch.version.cuda or torch.version.hip:
-        no_cuda = "torch finds no driver or no device"
-    else:
-        no_cuda = "this torch is built without it"
-    backends = [
-        {"name": backend.name, "summary": backend.summary, "unavailable": backend.unavailable()}
-        for backend in ops.backends()
-    ]
+    no_cuda = None
+    if not torch.cuda.is_available():
+        built = torch.version.cuda or torch.version.hip
+        no_cuda = "torch finds no driver or no device" if built else "this torch is built without it"
     return {
         "error": None,
         "threads": torch.get_num_threads(),
         "devices": devices,
         "no_cuda": no_cuda,
-        "backends": backends,
+        "backends": [
+            {"name": backend.name, "summary": backend.summary, "unavailable": backend.unavailable()}
+            for backend in ops.backends()
+        ],
     }
 
 
@@ -113,26 +108,20 @@ def _torchvision() -> dict[str, Any]:
 
 def _extras() -> list[dict[str, Any]]:
     """List the extras a user may want; what they hold is read from the metadata of the installation."""
-    needs: dict[str, list[str]] = {}
-    for requirement in _requirements():
+    try:
+        requirements = metadata.requires("xcnorm") or ()
+    except metadata.PackageNotFoundError:  # run from a source tree that is not installed
+        requirements = ()
+    missing: dict[str, list[str]] = {}
+    for requirement in requirements:
         extra = re.search(r"""extra\s*==\s*["']([\w-]+)""", requirement)
         if extra and extra[1] not in DEVELOPER_EXTRAS:
-            needs.setdefault(extra[1], []).append(re.split(r"[^\w.-]", requirement)[0])
+            name = re.split(r"[^\w.-]", requirement)[0]
+            missing.setdefault(extra[1], []).extend([] if _version(name) else [name])
     return [
-        {
-            "name": extra,
-            "missing": [name for name in names if _version(name) is None],
-            "install": f'pip install "xcnorm[{extra}]"',
-        }
-        for extra, names in needs.items()
+        {"name": extra, "missing": names, "install": f'pip install "xcnorm[{extra}]"'}
+        for extra, names in missing.items()
     ]
-
-
-def _requirements() -> Iterable[str]:
-    try:
-        return metadata.requires("xcnorm") or ()
-    except metadata.PackageNotFoundError:  # run from a source tree that is not installed
-        return ()
 
 
 def _version(distribution: str) -> str | None:
@@ -147,94 +136,72 @@ def _compiler() -> str:
     return os.environ.get("CXX") or {"darwin": "clang++", "win32": "cl"}.get(sys.platform, "g++")
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-class _Row(NamedTuple):
-    name: str
-    text: str
-    style: str = ""
-
-
-def _good(name: str, text: str) -> _Row:
-    return _Row(name, text, "green")
-
-
-def _absent(name: str, text: str) -> _Row:
-    return _Row(name, text, "yellow")
-
-
-def _bad(name: str, text: str) -> _Row:
-    return _Row(name, text, "red")
-
-
 def _render(report: dict[str, Any], console: Console) -> None:
-    sections = {
-        "versions": _version_rows(report),
-        "machine": _machine_rows(report),
-        "operator backends": _backend_rows(report),
-        "extras": _extra_rows(report),
-        "problems": (_bad(str(number), text) for number, text in enumerate(report["problems"], start=1)),
-    }
-    for title, lines in sections.items():
-        rows = list(lines)
+    for title, rows in _sections(report).items():
         if not rows:
             continue
         console.print(Text(title, style="bold"))
         if console.is_terminal:
             grid = Table.grid(padding=(0, 2))
-            for row in rows:
-                grid.add_row(Text(f"  {row.name}"), Text(row.text, style=row.style))
+            for name, text, colour in rows:
+                grid.add_row(Text(f"  {name}"), Text(text, style=colour))
             console.print(grid)
         else:  # one line each, however long, for grep and for pasting into an issue
-            width = max(len(row.name) for row in rows)
-            for row in rows:
-                console.out(f"  {row.name:<{width}}  {row.text}")
+            width = max(len(name) for name, *_ in rows)
+            for name, text, _ in rows:
+                console.out(f"  {name:<{width}}  {text}")
 
 
-def _version_rows(report: dict[str, Any]) -> Iterator[_Row]:
-    for name, version in report["versions"].items():
-        yield _Row(name, version) if version else _absent(name, "not installed")
-    torchvision = report["torchvision"]
-    if torchvision["error"]:
-        remedy = "remove it (pip uninstall torchvision) or install the build that matches torch"
-        yield _bad("torchvision", f"installed but broken: {torchvision['error']}; {remedy}")
-    elif torchvision["installed"]:
-        yield _Row("torchvision", _version("torchvision") or "works")
-    else:
-        yield _Row("torchvision", "not installed, not needed")
-
-
-def _machine_rows(report: dict[str, Any]) -> Iterator[_Row]:
-    torch = report["torch"]
-    yield _Row("platform", report["platform"])
+def _sections(report: dict[str, Any]) -> dict[str, list[Line]]:
+    torch, compiler = report["torch"], report["compiler"]
     threads = f", torch uses {torch['threads']} threads" if torch["threads"] else ""
-    yield _Row("cores", f"{report['cores']}{threads}")
-    if report["compiler"]:
-        yield _good("compiler", report["compiler"])
-    else:
-        yield _absent("compiler", f"no {_compiler()}: torch.compile does not work on the CPU")
-    for device in torch["devices"]:
-        details = [device["name"]]
-        if "memory_gib" in device:
-            details.append(f"compute capability {device['compute_capability']}")
-            details.append(f"{device['memory_gib']} GiB")
-        yield _good(device["device"], ", ".join(details))
+    no_compiler = f"no {_compiler()}: torch.compile does not work on the CPU"
+    machine = [
+        ("platform", report["platform"], ""),
+        ("cores", f"{report['cores']}{threads}", ""),
+        ("compiler", compiler, "green") if compiler else ("compiler", no_compiler, "yellow"),
+        *(_about_device(device) for device in torch["devices"]),
+    ]
     if torch["no_cuda"]:
-        yield _absent("cuda", f"no: {torch['no_cuda']}")
+        machine.append(("cuda", f"no: {torch['no_cuda']}", "yellow"))
+    setting = report["backend_setting"] or "not set: the best one for each call"
+    return {
+        "versions": [
+            *(
+                (name, version or "not installed", "" if version else "yellow")
+                for name, version in report["versions"].items()
+            ),
+            _about_torchvision(report["torchvision"]),
+        ],
+        "machine": machine,
+        "operator backends": [*map(_about_backend, torch["backends"]), ("XCNORM_BACKEND", setting, "")],
+        "extras": [*map(_about_extra, report["extras"])],
+        "problems": [(str(number), text, "red") for number, text in enumerate(report["problems"], start=1)],
+    }
 
 
-def _backend_rows(report: dict[str, Any]) -> Iterator[_Row]:
-    for backend in report["torch"]["backends"]:
-        name, reason = backend["name"], backend["unavailable"]
-        yield _absent(name, f"no: {reason}") if reason else _good(name, f"yes: {backend['summary']}")
-    yield _Row("XCNORM_BACKEND", report["backend_setting"] or "not set: the best one for each call")
+def _about_torchvision(found: dict[str, Any]) -> Line:
+    if found["error"]:
+        remedy = "remove it (pip uninstall torchvision) or install the build that matches torch"
+        return "torchvision", f"installed but broken: {found['error']}; {remedy}", "red"
+    installed = found["installed"]
+    return "torchvision", (_version("torchvision") or "works") if installed else "not installed, not needed", ""
 
 
-def _extra_rows(report: dict[str, Any]) -> Iterator[_Row]:
-    for extra in report["extras"]:
-        if extra["missing"]:
-            yield _absent(extra["name"], f"no {', '.join(extra['missing'])}: {extra['install']}")
-        else:
-            yield _good(extra["name"], "installed")
+def _about_device(device: dict[str, Any]) -> Line:
+    details = [device["name"]]
+    if "memory_gib" in device:
+        details += [f"compute capability {device['compute_capability']}", f"{device['memory_gib']} GiB"]
+    return device["device"], ", ".join(details), "green"
+
+
+def _about_backend(backend: dict[str, Any]) -> Line:
+    if backend["unavailable"]:
+        return backend["name"], f"no: {backend['unavailable']}", "yellow"
+    return backend["name"], f"yes: {backend['summary']}", "green"
+
+
+def _about_extra(extra: dict[str, Any]) -> Line:
+    if extra["missing"]:
+        return extra["name"], f"no {', '.join(extra['missing'])}: {extra['install']}", "yellow"
+    return extra["name"], "installed", "green"

@@ -1,4 +1,4 @@
-"""`xcnorm report`."""
+"""`xcnorm report`: tables, figures and a page from finished runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -51,7 +51,7 @@ def command(
         how = "terminal" if out is None else format_of(out)
     report = build(find_runs(*runs), None if preset is None else load_preset(preset), selection)
     files = [] if out is None else write(report, out, how, root)
-    console = _output.results()
+    console = _output.results(wide=True)
     if json:
         _output.print_json(report.to_dict() | {"files": list(map(str, files))})
     elif out is not None:
@@ -59,7 +59,5 @@ def command(
     elif how in TEXTS:
         print(TEXTS[how](report), end="")
     else:
-        if not console.is_terminal:
-            console.width = 1000  # a file is as wide as its tables
         for part in renderers.terminal(report):
             console.print(part)

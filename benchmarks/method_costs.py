@@ -1,24 +1,30 @@
-"""What a training step of each method costs beside one of ERM, and what it does between steps."""
+"""The cost of methods: a training step of each beside one of ERM, and what it does between steps.
+
+python -m benchmarks.method_costs --quick
+python -m benchmarks.method_costs --method jigen --method ada --device cuda --out costs.json
+"""
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from xcnorm.bench.engine import noise
+from benchmarks.engine import noise
+from benchmarks.results_file import add_options, write
 from xcnorm.engine import Trainer, World, load_preset
 from xcnorm.environment import environment
-from xcnorm.methods import find_method
+from xcnorm.methods import find_method, list_methods
 
 _STEPS = {"cpu": 1, "cuda": 20}  # in a turn
 _BEFORE = 60  # steps after which a small experiment has done whatever it does between steps
 
 
-def measure(device: str, methods: Sequence[str], turns: int, done: Callable[[str], None]) -> dict[str, Any]:
+def measure(device: str, methods: Sequence[str], turns: int) -> dict[str, Any]:
     """Time steps of all methods in turns, after all that they do between steps.
 
     The experiments are those of the presets ``methods/NAME_mini``, on images of noise: the network of Digits, batches
@@ -28,7 +34,6 @@ def measure(device: str, methods: Sequence[str], turns: int, done: Callable[[str
         device: ``"cpu"`` or ``"cuda"``.
         methods: Their names.
         turns: How often each is timed. A ratio is the median of those of turns next to each other.
-        done: Told in a line how it goes.
     """
     steps, names = _STEPS[device], list(dict.fromkeys(("erm", *methods)))
     length = _BEFORE + steps * (turns + 1)
@@ -44,7 +49,7 @@ def measure(device: str, methods: Sequence[str], turns: int, done: Callable[[str
                 rows[name]["pieces_of_work"] += 1
                 rows[name]["seconds_of_work"] += time.perf_counter() - clock
         trainers[name] = trainer
-        done(f"{name}: {rows[name]['pieces_of_work']} pieces of work between steps")
+        print(f"{name}: {rows[name]['pieces_of_work']} pieces of work between steps", flush=True)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(turns + 1):
         for name, trainer in trainers.items():
@@ -65,3 +70,21 @@ def measure(device: str, methods: Sequence[str], turns: int, done: Callable[[str
 def _wait(device: str) -> None:
     if device == "cuda":
         torch.cuda.synchronize()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser)
+    parser.add_argument("--method", choices=list_methods(), action="append", help="beside erm; can be repeated")
+    given = parser.parse_args(arguments)
+    found = measure(given.device, given.method or list_methods(), 3 if given.quick else 21)
+    write(given.out, found)
+    print(f"{'method':12}{'milliseconds':>14}{'times ERM':>11}{'by counting passes':>20}  between steps")
+    for name, row in found["rows"].items():
+        pieces, seconds = row["pieces_of_work"], row["seconds_of_work"]
+        work = f"{pieces} x {1e3 * seconds / pieces:.0f} ms" if pieces else ""
+        print(f"{name:12}{row['milliseconds']:14.2f}{row['ratio']:11.2f}{row['estimate']:20g}  {work}")
+
+
+if __name__ == "__main__":
+    main()

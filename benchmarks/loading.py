@@ -1,7 +1,11 @@
-"""How fast batches come, beside how fast a network eats them."""
+"""Loading of Digits, and a batch of CIFAR-10's pipeline beside a training step of wrn16_4.
+
+python -m benchmarks.loading --data DIR --device cuda
+"""
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 import time
@@ -13,9 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from benchmarks.results_file import add_options, write
 from xcnorm import data
-from xcnorm.bench.clock import seconds_taken
 from xcnorm.bench.corruptions import crops
+from xcnorm.bench.timing import seconds_taken
 from xcnorm.data import Sampler, transforms
 from xcnorm.data.parts import MissingPartError
 from xcnorm.environment import environment
@@ -79,12 +84,8 @@ def measure(device: str, root: Path | None, repeats: int = 5) -> dict[str, Any]:
 
 
 def _time(work: Callable[[], object], device: str, rounds: int, repeats: int) -> float:
-    def turn() -> None:
-        for _ in range(rounds):
-            work()
-
     work()
-    return statistics.median(seconds_taken(turn, device) / rounds for _ in range(repeats))
+    return statistics.median(seconds_taken(work, device, rounds) for _ in range(repeats))
 
 
 def _peak_memory() -> float | None:
@@ -95,3 +96,24 @@ def _peak_memory() -> float | None:
         return None
     unit = 2**20 if sys.platform == "darwin" else 2**10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser)
+    parser.add_argument("--data", type=Path, help="folder of the data of digits; else XCNORM_DATA")
+    given = parser.parse_args()
+    found = measure(given.device, given.data, 3 if given.quick else 5)
+    write(given.out, found)
+    missing = f" (without {', '.join(found['missing'])})" if found["missing"] else ""
+    memory = found["peak_memory_mib"]
+    peak = f", peak memory of the process {memory:.0f} MiB" if memory else ""
+    print(f"loading {found['loaded']}{missing}: {found['loading_seconds']:.2f} s{peak}")
+    print(
+        f"a batch of {BATCH} CIFAR-10 images: {found['batch_milliseconds']:.2f} ms; a training step of wrn16_4: "
+        f"{found['step_milliseconds']:.2f} ms; ratio {found['batch_to_step']:.3f}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -2,17 +2,23 @@
 
 import pytest
 
-from tests.bench.tiny import make_tiny
-from xcnorm.bench import layers
-from xcnorm.bench.figure import write_page
+from benchmarks import layers
+from benchmarks.performance_page import write_page
+from tests.bench.tiny import SHAPES
+from xcnorm.bench.compare import compare
+from xcnorm.bench.conditions import Conditions
 from xcnorm.errors import UserError
 
 
 @pytest.fixture
 def result(monkeypatch):
-    make_tiny(monkeypatch)
-    monkeypatch.setattr(layers, "_grow", lambda *arguments: [])
-    return layers.measure("cpu", ["wrn16_4"], ["fp32"], ["eager"], 2, 1, False, lambda line: None, lambda result: None)
+    monkeypatch.setattr(layers, "shapes_of", lambda networks, device: SHAPES)
+    monkeypatch.setattr(layers, "QUICK", ())
+    tiny = layers.cases(["wrn16_4"], "cpu")
+    *_, (_, found) = compare("layers", tiny, Conditions("cpu", "fp32"), ["fp32"], ["eager"], 2)
+    ceilings = {"fp32": {"bytes_per_second": 1e9, "flop_per_second": 1e10}}
+    grown = {"axis": "pixels", "precision": "fp32", "side": "conv", "sizes": [4, 16], "milliseconds": [1.0, 4.0]}
+    return found | {"ceilings": ceilings, "growth": [grown | {"slope": 1.0, "r2": 1.0, "largest_step": 1.0}]}
 
 
 def test_a_result_takes_its_place_on_the_page(result, tmp_path):
@@ -25,6 +31,8 @@ def test_a_result_takes_its_place_on_the_page(result, tmp_path):
     assert "old" not in text
     assert "| 3 to 4, 3x3, 6 px, batch 2 |" in text
     assert "(page_cpu.svg)" in text
+    assert "**Bars: " in text
+    assert "| pixels, fp32 | conv | 4 to 16 | 1 to 4 ms | 1.00 | 1.000 | 1.00 |" in text
     drawing = (tmp_path / "page_cpu.svg").read_bytes()
     write_page(result, page)
     assert page.read_text(encoding="utf-8") == text

@@ -1,15 +1,20 @@
-"""What the engine costs beside a loop written by hand."""
+"""The engine's cost: training steps of digits_cnn through it, beside a loop written by hand.
+
+python -m benchmarks.engine --device cuda
+"""
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
+from benchmarks.results_file import add_options, write
 from xcnorm.data import Benchmark, Domain, Sampler, card, transforms
 from xcnorm.data.domain import Targets
 from xcnorm.engine import Experiment, Trainer, World, make_experiment, seeding
@@ -95,3 +100,20 @@ def _by_hand(experiment: Experiment, benchmark: Benchmark, device: torch.device)
         return loss.detach()
 
     return step
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser)
+    given = parser.parse_args(arguments)
+    found = measure(given.device, 1 if given.device == "cpu" else 50, 5 if given.quick else 101)
+    write(given.out, found)
+    print(
+        f"a training step of digits_cnn on {given.device}, batch {BATCH}: {found['engine_milliseconds']:.2f} ms "
+        f"through the engine, {found['by_hand_milliseconds']:.2f} ms by hand; ratio {found['ratio']:.3f} "
+        f"(at most {found['limit']:.2f} is allowed)"
+    )
+
+
+if __name__ == "__main__":
+    main()
