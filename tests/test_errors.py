@@ -12,3 +12,11 @@ def test_a_far_miss_gets_the_list_only():
 
 def test_an_empty_registry_is_said_to_be_empty():
     assert unknown_name("preset", "table3", []) == "unknown preset 'table3' (known: none)"
+
+
+def test_of_many_names_the_nearest_are_shown():
+    message = unknown_name("preset", "fig7", [f"fig{number:02}" for number in range(1, 31)])
+    assert message.startswith("unknown preset 'fig7'; did you mean 'fig27'? (near: ")
+    assert message.endswith("; 30 are known)")
+    assert message.count("'fig") == 2 + 5
+    assert "'fig07', 'fig17'" in message or "'fig17', 'fig07'" in message

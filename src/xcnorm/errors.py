@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_MANY = 20  # more names than this are too many for one line
+_SHOWN = 5
+
 
 class UserError(ValueError):
     """Something the user must fix; the command line prints it as one line and exits with 2."""
@@ -14,13 +17,15 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
     Args:
         kind: What is being named, such as `"model"`.
         name: The name that was given.
-        known: The names that would have been right.
+        known: The names that would have been right; of many, the nearest are shown.
 
     Example:
         >>> unknown_name("model", "resnet81", ["resnet18", "densenet121"])
         "unknown model 'resnet81'; did you mean 'resnet18'? (known: 'densenet121', 'resnet18')"
     """
     known = sorted(known)
-    close = get_close_matches(str(name), known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"unknown {kind} {name!r}{hint} (known: {', '.join(map(repr, known)) or 'none'})"
+    near = get_close_matches(str(name), known, n=_SHOWN, cutoff=0.0)  # all of them are near enough to be listed
+    hint = f"; did you mean {near[0]!r}?" if get_close_matches(str(name), near[:1]) else ""
+    if len(known) <= _MANY:
+        return f"unknown {kind} {name!r}{hint} (known: {', '.join(map(repr, known)) or 'none'})"
+    return f"unknown {kind} {name!r}{hint} (near: {', '.join(map(repr, near))}; {len(known)} are known)"

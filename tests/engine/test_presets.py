@@ -5,8 +5,8 @@ from functools import cache
 
 import pytest
 
-from xcnorm.data.registry import find_benchmark, list_benchmarks
-from xcnorm.engine import list_presets, list_recipes, load_preset, load_recipe, make_experiment
+from xcnorm.data.registry import find_benchmark
+from xcnorm.engine import list_presets, load_preset
 from xcnorm.errors import UserError
 from xcnorm.methods import list_methods
 
@@ -113,6 +113,8 @@ def test_a_mini_twin_has_the_same_arms_and_needs_no_download(name):
     benchmarks = {find_benchmark(experiment.benchmark) for experiment in twin}
     assert [(module.PARTS, module.CARD.files) for module in benchmarks] == [((), ())]
     assert {experiment.run.selection for experiment in twin} == {("last",)}
+    assert load_preset(f"{name}_mini").seeds == (0,)
+    assert load_preset(f"{name}_mini").columns == ()
 
 
 @pytest.mark.parametrize("name", [name for name in list_presets() if name not in TABLES and name not in METHODS])
@@ -203,76 +205,6 @@ def test_figures_share_the_runs_of_tables():
     assert len(folders["paper/table3_ablation"] & folders["paper/table1_digits"]) == 2
 
 
-def test_the_recipe_paper_is_that_of_the_literature():
-    def of(benchmark):
-        return make_experiment({"benchmark": benchmark} | load_recipe("paper", benchmark))
-
-    digits, cifar, camelyon = of("digits"), of("cifar10c"), of("camelyon17")
-    assert [e.model.name for e in (digits, cifar, camelyon)] == ["digits_cnn", "wrn16_4", "densenet121"]
-    assert [e.optimiser.name for e in (digits, cifar, camelyon)] == ["adam", "sgd", "sgd"]
-    assert [e.optimiser.learning_rate for e in (digits, cifar, camelyon)] == [1e-4, 0.1, 1e-3]
-    assert [e.optimiser.weight_decay for e in (digits, cifar, camelyon)] == [0, 5e-4, 0.01]
-    assert [(e.optimiser.momentum, e.optimiser.nesterov) for e in (cifar, camelyon)] == [(0.9, True), (0.9, False)]
-    assert [e.schedule.batch for e in (digits, cifar, camelyon)] == [32, 128, 32]
-    assert [e.schedule.shape for e in (digits, cifar, camelyon)] == ["constant", "cosine", "constant"]
-    assert {e.schedule.warmup for e in (digits, cifar, camelyon)} == {0}
-    assert digits.schedule.steps(10_000) == 10_000
-    assert cifar.schedule.steps(50_000) == 200 * (50_000 // 128)
-    assert camelyon.schedule.steps(32_000) == 10_000
-    assert [e.data.augment for e in (digits, cifar, camelyon)] == [(), ("flip", "crop"), ()]
-    assert [e.data.mean for e in (digits, cifar, camelyon)] == [0.5, 0.5, [0.485, 0.456, 0.406]]
-    assert [e.data.std for e in (digits, cifar, camelyon)] == [0.5, 0.5, [0.229, 0.224, 0.225]]
-
-
-def test_the_recipe_fast_is_the_one_that_was_measured():
-    digits = make_experiment({"benchmark": "digits"} | load_recipe("fast", "digits"))
-    assert digits.optimiser.model_dump(include={"name", "learning_rate", "weight_decay"}) == {
-        "name": "adamw",
-        "learning_rate": 1e-3,
-        "weight_decay": 0.0,
-    }
-    assert digits.schedule.model_dump(include={"iterations", "batch", "warmup", "shape", "average"}) == {
-        "iterations": 2500,
-        "batch": 128,
-        "warmup": 0.05,
-        "shape": "cosine",
-        "average": "none",
-    }
-    assert (digits.data.mean, digits.data.std, digits.data.augment) == (0.5, 0.5, ())
-
-
-@pytest.mark.parametrize("benchmark", list_benchmarks())
-def test_the_recipe_fast_is_for_every_benchmark(benchmark):
-    experiment = make_experiment({"benchmark": benchmark} | load_recipe("fast", benchmark))
-    assert experiment.optimiser.name == ("sgd" if benchmark == "cifar10c" else "adamw")
-
-
-def test_cifar_fast_is_the_papers_recipe_in_forty_epochs():
-    fast, short, full = (
-        make_experiment({"benchmark": "cifar10c"} | load_recipe(recipe, "cifar10c"))
-        for recipe in ("fast", "cifar_fast", "paper")
-    )
-    assert (short.schedule.epochs, full.schedule.epochs) == (40, 200)
-    assert short.model_copy(update={"schedule": full.schedule}) == full
-    assert short == fast
-
-
-@pytest.mark.parametrize("benchmark", ["digits-mini", "cifar10c-mini", "camelyon17-mini"])
-def test_the_recipe_mini_is_short(benchmark):
-    experiment = make_experiment({"benchmark": benchmark} | load_recipe("mini", benchmark))
-    assert 0 < experiment.schedule.iterations * experiment.schedule.batch <= 2000
-
-
-def test_a_recipe_says_what_it_is_for():
-    assert list_recipes() == ("cifar_fast", "fast", "mini", "paper")
-    with pytest.raises(UserError, match=r"recipe 'mini' is for digits-mini, .*, not for digits; choose another"):
-        load_recipe("mini", "digits")
-    with pytest.raises(UserError, match="recipe 'cifar_fast' is for cifar10c, not for digits"):
-        load_recipe("cifar_fast", "digits")
-    with pytest.raises(UserError, match="unknown recipe 'papre'; did you mean 'paper'"):
-        load_recipe("papre", "digits")
-
-
 GOOD = """
 title = "Mine"
 recipe = "mini"
@@ -313,6 +245,29 @@ def test_an_arm_may_be_that_of_another_preset(tmp_path):
     assert (long.label, long.schedule.iterations, long.method) == ("long", 70, theirs.method)
 
 
+def test_a_method_without_a_benchmark_is_the_one_of_the_presets_own(tmp_path):
+    path = tmp_path / "mine.toml"
+    text = 'title = "Mine"\n[base]\nbenchmark = "digits-mini"\n[[arms]]\npreset = "methods/randconv"\n'
+    path.write_text(text)
+    assert load_preset(path).experiments() == load_preset("methods/randconv_mini").experiments()
+    path.write_text(text.replace("digits-mini", "cifar10c"))
+    assert load_preset(path).experiments() == load_preset("methods/randconv_cifar10c").experiments({"seed": 0})
+    path.write_text(text.replace("digits-mini", "cifar10c-mini"))
+    (ours,) = load_preset(path).experiments()
+    (theirs,) = load_preset("methods/randconv_mini").experiments()
+    assert (ours.benchmark, ours.method) == ("cifar10c-mini", theirs.method)
+    path.write_text(text.replace("digits-mini", "breakhis"))
+    with pytest.raises(UserError, match="unknown preset 'methods/randconv_breakhis'; did you mean 'methods/randconv"):
+        load_preset(path)
+
+
+def test_across_repeats_every_arm(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD + '[across]\n"schedule.batch" = [8, 16]\n"model.options.mask" = [false, true]\n')
+    found = [(e.label, e.schedule.batch, e.model.options["mask"]) for e in load_preset(path).experiments()]
+    assert found == [("short", 8, False), ("short", 8, True), ("short", 16, False), ("short", 16, True)]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
@@ -349,6 +304,9 @@ def test_a_preset_that_is_not_there():
         ("seeds = 3", "seeds must be a list"),
         ("seeds = []", "seeds must be a list"),
         ("base = 1", "base must be a table"),
+        ("across = [1]", "across must be a table of settings with a list of values for each"),
+        ("across = {seed = 1}", "across must be a table of settings with a list of values for each"),
+        ('mini = {title = "t"}', "unknown key 'mini'"),
         ("arms = [1]", "arms must be tables"),
         ("arms = [{}]", "one of the arms has no label"),
         ('arms = [{label = "a", sett = {}}]', "did you mean 'set'"),

@@ -1,5 +1,6 @@
 """Figures show what the runs say, in every form, and come out the same twice."""
 
+import re
 import sys
 from xml.etree import ElementTree
 
@@ -11,6 +12,7 @@ from tests.report.folders import DIGITS, digits_runs, grid_runs, write_predictio
 from xcnorm import data
 from xcnorm.errors import UserError
 from xcnorm.report import build, charts, figures, find_runs
+from xcnorm.report.charts import Chart, Series
 from xcnorm.report.palette import DARK, LIGHT
 from xcnorm.report.sheets import make_sheet
 
@@ -39,7 +41,7 @@ def rgb(colour: str) -> tuple[int, ...]:
 def test_a_chart_is_drawn_for_light_and_dark_pages(tmp_path):
     grid_runs(tmp_path / "runs", seeds=(0,))
     chart = build(find_runs(tmp_path / "runs")).sections[0].charts[1]
-    paths = figures.draw_chart(chart, tmp_path / "mrs")
+    paths = figures.save_chart(chart, tmp_path / "mrs")
     assert [path.name for path in paths] == ["mrs.png", "mrs.svg", "mrs_dark.png", "mrs_dark.svg"]
     for path, palette in ((paths[0], LIGHT), (paths[2], DARK)):
         picture = Image.open(path).convert("RGB")
@@ -50,10 +52,81 @@ def test_a_chart_is_drawn_for_light_and_dark_pages(tmp_path):
     assert ElementTree.parse(paths[1]).getroot().tag.endswith("svg")
 
 
+CURVE = Chart(
+    "curve",
+    "A <curve>",
+    "x",
+    "y",
+    (
+        Series("<b>ours</b>", (0, 1, 3), (1.0, 4.0, 2.0), (1.0, 4.0, 2.0), (1.0, 4.0, 2.0)),
+        Series("paper", (0, 3), (2.0, 1.5), (2.0, 1.5), (2.0, 1.5), colour=9, dashed=True),
+    ),
+    ticks=("zero", "<one>", "two\x07", "$three$"),
+)
+
+
+def lines(svg: str) -> dict[str, np.ndarray]:
+    """The curves of a chart by colour: their points, in the units of the element."""
+    found = {}
+    for path in ElementTree.fromstring(svg).iter("path"):
+        if "fill: none" in path.get("style", "") and "--s" in path.get("style", ""):
+            colour = path.get("style").split("stroke: ")[1].split(";")[0]
+            found[colour] = np.array(path.get("d").replace("M", "").replace("L", "").split(), float).reshape(-1, 2)
+    return found
+
+
+def test_a_chart_on_the_page_shows_the_numbers():
+    svg, places = figures.inline_chart(CURVE, "one")
+    drawn = lines(svg)
+    assert list(drawn) == ["var(--s0)", "var(--s1)"]  # colours start over
+    assert np.allclose(drawn["var(--s0)"][:, 0], places, atol=0.1)
+    x = np.concatenate([np.array(series.x) for series in CURVE.series])
+    y = np.concatenate([np.array(series.y) for series in CURVE.series])
+    points = np.concatenate(list(drawn.values()))
+    for numbers, drawn_at, upwards in ((x, points[:, 0], 1), (y, points[:, 1], -1)):
+        slope, start = np.polyfit(numbers, drawn_at, 1)
+        assert slope * upwards > 10
+        assert np.allclose(slope * numbers + start, drawn_at, atol=0.01)
+
+
+def test_a_chart_on_the_page_has_the_pages_colours_and_takes_texts_literally():
+    svg, _ = figures.inline_chart(CURVE, "one")
+    root = ElementTree.fromstring(svg)
+    styles = " ".join(element.get("style", "") for element in root.iter())
+    assert "#" not in styles
+    assert {"var(--s0)", "var(--s1)", "var(--ink)", "var(--faint)"} <= set(re.findall(r"var\(--\w+\)", styles))
+    texts = [text.text for text in root.iter("text")]
+    assert {"zero", "<one>", "two\N{REPLACEMENT CHARACTER}", "$three$", "x", "y"} <= set(texts)
+    assert root.find(".//one") is None
+    assert root.get("aria-label") == "A <curve>"
+    assert {element.tag for element in root.iter()}.isdisjoint({"style", "metadata", "script", "b"})
+    names = {element.get("id") for element in root.iter() if "id" in element.attrib}
+    assert names == {reference.get("href").removeprefix("#") for reference in root.iter("use")}
+    other, _ = figures.inline_chart(CURVE, "two")
+    assert names.isdisjoint(element.get("id") for element in ElementTree.fromstring(other).iter())
+    assert figures.inline_chart(CURVE, "one")[0] == svg
+
+
+@pytest.mark.parametrize(
+    ("losses", "shown"),
+    [
+        ((2.0, 0.06), {"0.1", "0.2", "0.5", "1", "2"}),
+        ((0.9, 0.5), {"0.5", "0.6", "0.9"}),
+        ((5.0, 1e-5), {"0.0001", "1"}),
+    ],
+)
+def test_losses_are_marked_by_plain_numbers(losses, shown):
+    chart = Chart("c", "c", "step", "loss", (Series("a", (1, 2), losses, losses, losses),), logarithmic=True)
+    svg, _ = figures.inline_chart(chart, "c")
+    texts = {text.text for text in ElementTree.fromstring(svg).iter("text")}
+    assert shown <= texts
+    assert all(re.fullmatch(r"[\d.e-]+|step|loss", text) for text in texts)
+
+
 def test_the_same_chart_gives_the_same_files(tmp_path):
     chart = charts.functions()[0]
-    first = [path.read_bytes() for path in figures.draw_chart(chart, tmp_path / "welsch")]
-    again = [path.read_bytes() for path in figures.draw_chart(chart, tmp_path / "welsch")]
+    first = [path.read_bytes() for path in figures.save_chart(chart, tmp_path / "welsch")]
+    again = [path.read_bytes() for path in figures.save_chart(chart, tmp_path / "welsch")]
     assert first == again
 
 
@@ -83,7 +156,7 @@ def test_a_contact_sheet_shows_the_first_arm_and_the_best(digits, tmp_path):
             assert ours.confidence == pytest.approx(0.82, abs=1e-3)
             assert picture.pixels.shape == (32, 32, 3)
     assert any(not picture.guesses[0].right for pictures in sheet.rows.values() for picture in pictures)
-    paths = figures.draw_sheet(sheet, tmp_path / "sheet")
+    paths = figures.save_sheet(sheet, tmp_path / "sheet")
     assert all(path.stat().st_size > 10_000 for path in paths)
 
 

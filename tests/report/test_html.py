@@ -15,7 +15,7 @@ from xcnorm.report.html import html
 # One process for all of it: what it starts with is dear.
 pytestmark = pytest.mark.xdist_group("report_html")
 
-VOID = {"meta", "link", "img", "rect", "line", "polyline", "polygon", "circle"}
+VOID = {"meta", "link", "img"}
 
 
 class Page(HTMLParser):
@@ -63,6 +63,10 @@ def test_the_page_is_well_formed_and_stands_alone(preset_page):
     links = [value for _, attrs in page.found for name, value in attrs.items() if name in ("src", "href")]
     assert all(link.startswith(("#", "data:")) for link in links)
     assert "url(" not in preset_page
+    assert sum(tag == "style" for tag, _ in page.found) == 1  # none of a chart, which would hold for the whole page
+    names = [attrs["id"] for _, attrs in page.found if "id" in attrs]
+    assert len(names) == len(set(names))
+    assert {link[1:] for link in links if link[1:] and link.startswith("#")} <= set(names)
     assert "@import" not in preset_page
     (policy,) = [attrs["content"] for tag, attrs in page.found if "http-equiv" in attrs]
     assert policy.startswith("default-src 'none'")
@@ -105,6 +109,12 @@ def test_labels_cannot_become_markup(tmp_path):
     assert "<script>alert" not in text
     assert why not in text
     assert sum(tag == "script" for tag, _ in page.found) == 2 + 1 + 1  # two functions, one chart, one for the page
+
+
+def test_every_chart_says_what_it_is(preset_page):
+    charts = [attrs for tag, attrs in Page(preset_page).found if tag == "svg"]
+    titles = ["Convergence", "The Welsch function for several c", "Sharpening for several τ"]
+    assert [(attrs["role"], attrs["aria-label"]) for attrs in charts] == [("img", title) for title in titles]
 
 
 def test_the_oracle_is_announced(tmp_path):
@@ -162,8 +172,14 @@ def test_the_page_lives_in_a_browser(preset_page, tmp_path):
         title, erm, ours = browser.evaluate(f"[...{tip}.children].map(line => line.textContent)")
         step = int(title.removeprefix("training step "))
         assert 180 <= step <= 240
-        assert re.fullmatch(r"● ERM: 0\.\d{4} \(0\.\d{4} to 0\.\d{4}\)", erm)
+        assert re.fullmatch(r"● ERM: [01]\.\d{4} \([01]\.\d{4} to [01]\.\d{4}\)", erm)
         assert ours.startswith("● R-XCNorm: 0.")
+        # The line stands where the step is on the axis: as far behind 200 as it is in steps.
+        ticks = "[...document.querySelectorAll('.chart svg text')].map(t => [t.textContent, t.getBoundingClientRect()])"
+        places = browser.evaluate(f"{ticks}.map(([name, box]) => [name, box.x + box.width / 2])")
+        at = {int(name): x for name, x in places if name in ("100", "200", "300")}
+        line = browser.evaluate("document.querySelector('.chart .cross').getBoundingClientRect().x")
+        assert line == pytest.approx(at[200] + (step - 200) * (at[300] - at[100]) / 200, abs=1.5)
         browser.evaluate("document.querySelector('.chart').focus()")
         browser.press("ArrowRight", 39)
         assert browser.evaluate(f"{tip}.firstChild.textContent") == f"training step {step + 20}"

@@ -162,7 +162,7 @@ def test_a_score_that_is_undefined_is_a_dash(tmp_path):
     table = build(find_runs(tmp_path)).tables[0]
     assert cells(table)["erm+conv", "a"].value == pytest.approx(60.0)
     assert cells(table)["erm+conv", "b"].value is None
-    assert table.look.unit == "AUROC in percent"
+    assert table.measure.unit == "AUROC in percent"
 
 
 def test_corruptions_by_category_severity_and_robustness(tmp_path):

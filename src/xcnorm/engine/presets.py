@@ -1,25 +1,32 @@
-"""Presets: files that name the experiments behind a table or figure, and recipes that they are trained by."""
+"""Presets: files that name the experiments behind a table or figure.
+
+Two kinds of those that come with the package are derived from others: ``methods/ada_digits`` is the arm in the file
+``methods/ada`` on one of the benchmarks in ``methods/_families``, and ``paper/table1_digits_mini`` is the twin of
+``paper/table1_digits`` on small data.
+"""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+from xcnorm.engine import shipped
 from xcnorm.engine.experiment import Experiment, make_experiment, merge, override
+from xcnorm.engine.recipes import load_recipe
 from xcnorm.errors import UserError, unknown_name
 
 KINDS = ("table", "categories", "severity", "mrs", "bars", "convergence")
-_SHIPPED = files("xcnorm") / "presets"
-_KEYS = ("title", "kind", "recipe", "seeds", "columns", "base", "arms", "published")
+_KEYS = ("title", "kind", "recipe", "seeds", "columns", "base", "across", "arms", "published")
+_ARM_KEYS = ("label", "preset", "set", "paper")
 
 
 @dataclass(frozen=True)
-class Arm:
-    """A row of a table or a curve of a figure.
+class PresetArm:
+    """A row of a table or a curve of a figure, before it is run.
 
     Attributes:
         label: Its name.
@@ -51,7 +58,7 @@ class Preset:
     kind: str
     seeds: tuple[int, ...]
     columns: tuple[str, ...]
-    arms: tuple[Arm, ...]
+    arms: tuple[PresetArm, ...]
     published: tuple[Mapping[str, Any], ...]
 
     def experiments(self, changes: Mapping[str, Any] | None = None) -> list[Experiment]:
@@ -69,14 +76,19 @@ class Preset:
         ]
 
 
+@cache
 def list_presets() -> tuple[str, ...]:
     """The names of the presets that come with the package."""
-    return (*_names("."), *_names("methods"), *_names("paper"))
+    papers = sorted(f"paper/{name}{mini}" for name in shipped.names("paper") for mini in ("", "_mini"))
+    return (*shipped.names("."), *sorted(_methods()), *papers)
 
 
-def list_recipes() -> tuple[str, ...]:
-    """The names of the recipes that come with the package."""
-    return tuple(name.removeprefix("recipes/") for name in _names("recipes"))
+@cache
+def _methods() -> dict[str, tuple[str, str]]:
+    """The presets of methods by name: the file, and the family of benchmarks."""
+    families = shipped.read("methods/_families")
+    files = [f"methods/{name}" for name in shipped.names("methods")]
+    return {f"{file}_{family}": (file, family) for file in files for family in families}
 
 
 def load_preset(name: str | Path) -> Preset:
@@ -85,108 +97,122 @@ def load_preset(name: str | Path) -> Preset:
     Raises:
         UserError: There is no such preset, or something in it is wrong.
     """
-    if str(name) in list_presets():
-        text = (_SHIPPED / f"{name}.toml").read_text(encoding="utf-8")
-    elif Path(name).suffix == ".toml":
-        text = _read(Path(name))
-    else:
-        raise UserError(unknown_name("preset", str(name), list_presets()))
-    values = _parse(text, str(name))
-    for key in values:
-        if key not in _KEYS:
-            raise UserError(f"preset {name}: {unknown_name('key', key, _KEYS)}")
-    for key in ("title", "arms", "base"):
-        if not values.get(key):
-            raise UserError(f"preset {name}: {key} is missing")
-    kind = values.get("kind", "table")
-    if kind not in KINDS:
-        raise UserError(f"preset {name}: {unknown_name('kind', kind, KINDS)}")
-    _check_arms(values, str(name))
-    base = values["base"]
+    name = str(name)
+    if name in list_presets():
+        return _preset(name, _shipped(name))
+    if Path(name).suffix != ".toml":
+        raise UserError(unknown_name("preset", name, list_presets()))
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read the preset {name}: {getattr(error, 'strerror', None) or error}") from error
+    values = shipped.parse(text, name)
+    _check(values, name)
+    return _preset(Path(name).stem, values)
+
+
+def _shipped(name: str) -> dict[str, Any]:
+    """The values of a preset of the package."""
+    if name in _methods():
+        return _of_method(*_methods()[name])
+    values = shipped.read(name.removesuffix("_mini"))
+    mini = values.pop("mini", {})
+    return _twin(values, mini) if name.endswith("_mini") else values
+
+
+def _of_method(name: str, family: str) -> dict[str, Any]:
+    """A method by itself on the benchmark of a family: its file is an arm, with what is different there."""
+    arm, values = shipped.read(name), shipped.read("methods/_families")[family]
+    arm = merge(arm, arm.pop("for").get(family, {}))
+    return {**values, "title": f"{arm['label']} {values['title']}", "arms": [arm]}
+
+
+def _twin(values: Mapping[str, Any], mini: Mapping[str, Any]) -> dict[str, Any]:
+    """The same arms on small data, by the recipe "mini", with one seed, and with none of the paper's numbers.
+
+    Args:
+        values: The preset.
+        mini: Its table ``mini``: another title and, where an arm needs it, what is set there, by its label.
+    """
+    arms = []
+    for arm in values["arms"]:
+        own = merge(arm.get("set", {}), mini.get("set", {}).get(arm.get("label"), {}))
+        arms.append({**arm, "set": own, "paper": {}})
+    base = merge(values["base"], {"benchmark": f"{values['base']['benchmark']}-mini"})
+    small = {"recipe": "mini", "seeds": [0], "columns": [], "base": base, "arms": arms}
+    return {**values, "title": mini["title"], **small}
+
+
+def _preset(name: str, values: Mapping[str, Any]) -> Preset:
+    base = {"benchmark": Experiment().benchmark, **values["base"]}
     if "recipe" in values:
-        base = merge(load_recipe(values["recipe"], base.get("benchmark", Experiment().benchmark)), base)
+        base = merge(load_recipe(values["recipe"], base["benchmark"]), base)
+    across = values.get("across", {})
+    each = [override(dict(zip(across, choice, strict=True))) for choice in product(*across.values())]
+    arms = [_arm(arm, base) for arm in values["arms"]]
     return Preset(
-        name=Path(name).stem if Path(name).suffix == ".toml" else str(name),
+        name=name,
         title=values["title"],
-        kind=kind,
+        kind=values.get("kind", "table"),
         seeds=tuple(values.get("seeds", (0,))),
         columns=tuple(values.get("columns", ())),
-        arms=tuple(_arm(arm, base) for arm in values["arms"]),
+        arms=tuple(PresetArm(arm.label, merge(arm.values, choice), arm.paper) for arm in arms for choice in each),
         published=tuple(values.get("published", ())),
     )
 
 
-def _arm(values: Mapping[str, Any], base: Mapping[str, Any]) -> Arm:
-    """What an arm sets, over what all arms share; or over the arm of another preset, in place of both."""
+def _arm(values: Mapping[str, Any], base: Mapping[str, Any]) -> PresetArm:
+    """What an arm sets, over what all arms share; or over the arm of a method's preset, in place of both."""
     own = override(values.get("set", {}))
     if "preset" not in values:
-        return Arm(values["label"], merge(base, own), values.get("paper", {}))
-    (other,) = load_preset(values["preset"]).arms
-    return Arm(values.get("label", other.label), merge(other.values, own), values.get("paper", other.paper))
+        return PresetArm(values["label"], merge(base, own), values.get("paper", {}))
+    name, benchmark = values["preset"], base["benchmark"]
+    if name not in _methods():  # it is without a benchmark, and gets this one
+        name += "_mini" if benchmark.endswith("-mini") else f"_{benchmark}"
+        own = merge({"benchmark": benchmark}, own)
+    (other,) = load_preset(name).arms
+    return PresetArm(values.get("label", other.label), merge(other.values, own), values.get("paper", other.paper))
 
 
-def _check_arms(values: Mapping[str, Any], name: str) -> None:
-    seeds, lent = values.get("seeds", [0]), _names("methods")
-    if not isinstance(seeds, list) or not seeds or any(type(seed) is not int for seed in seeds):
-        raise UserError(f"preset {name}: seeds must be a list of numbers such as [0, 1, 2], not {seeds!r}")
-    if not isinstance(values["base"], dict):
-        raise UserError(f"preset {name}: base must be a table of settings")
-    for key, known in (("arms", ("label", "preset", "set", "paper")), ("published", None)):
-        rows = values.get(key, [])
-        if not isinstance(rows, list) or any(not isinstance(row, dict) for row in rows):
-            raise UserError(f"preset {name}: {key} must be tables, each under [[{key}]]")
-        for row in rows:
-            label = row.get("label", row.get("preset") if key == "arms" else None)
-            if not isinstance(label, str):
-                raise UserError(f"preset {name}: one of the {key} has no label")
-            if not isinstance(row.get("set", {}), dict):
-                raise UserError(f"preset {name}: set of {label!r} must be a table of settings")
-            # Of the package, whose arms are its own, so that nothing goes in circles.
-            if key == "arms" and str(row.get("preset", lent[0])) not in lent:
-                raise UserError(f"preset {name}: {unknown_name('preset of an arm', str(row['preset']), lent)}")
-            for inner in row:
-                if known is not None and inner not in known:
-                    raise UserError(f"preset {name}: {unknown_name('key of an arm', inner, known)}")
-            numbers = row if key == "published" else row.get("paper", {})
-            for column, value in numbers.items():
-                if column != "label" and type(value) not in (int, float):
-                    raise UserError(f"preset {name}: {column} of {label!r} must be a number, not {value!r}")
-
-
-def load_recipe(name: str, benchmark: str) -> dict[str, Any]:
-    """The values of a recipe for a benchmark.
-
-    A recipe is a file of an experiment's values. Its table ``for`` may hold values for families of benchmarks, such as
-    ``for.digits``, which then also holds for ``digits-mini`` unless that has a table of its own.
+def _check(values: Mapping[str, Any], name: str) -> None:
+    """Explain in one line what is wrong with a preset of the user's own, if anything is.
 
     Raises:
-        UserError: There is no such recipe, or it has nothing for this benchmark.
+        UserError: Something is.
     """
-    if name not in list_recipes():
-        raise UserError(unknown_name("recipe", name, list_recipes()))
-    values = _parse((_SHIPPED / "recipes" / f"{name}.toml").read_text(encoding="utf-8"), name)
-    families = values.pop("for", {})
-    own = families.get(benchmark, families.get(benchmark.removesuffix("-mini")))
-    if families and own is None:
-        raise UserError(f"recipe {name!r} is for {', '.join(families)}, not for {benchmark}; choose another recipe")
-    return merge(values, own or {})
 
+    def expect(truth: bool, complaint: str) -> None:
+        if not truth:
+            raise UserError(f"preset {name}: {complaint}")
 
-def _names(folder: str) -> tuple[str, ...]:
-    found = (_SHIPPED / folder).iterdir()
-    prefix = "" if folder == "." else f"{folder}/"
-    return tuple(sorted(f"{prefix}{file.name.removesuffix('.toml')}" for file in found if file.name.endswith(".toml")))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read the preset {path}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _parse(text: str, name: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{name} is not valid TOML: {error}") from error
+    for key in values:
+        expect(key in _KEYS, unknown_name("key", key, _KEYS))
+    for key in ("title", "arms", "base"):
+        expect(bool(values.get(key)), f"{key} is missing")
+    kind, seeds, across = values.get("kind", "table"), values.get("seeds", [0]), values.get("across", {})
+    expect(kind in KINDS, unknown_name("kind", kind, KINDS))
+    numbers = isinstance(seeds, list) and seeds and all(type(seed) is int for seed in seeds)
+    expect(bool(numbers), f"seeds must be a list of numbers such as [0, 1, 2], not {seeds!r}")
+    expect(isinstance(values["base"], dict), "base must be a table of settings")
+    lists = isinstance(across, dict) and all(isinstance(choices, list) for choices in across.values())
+    expect(lists, f"across must be a table of settings with a list of values for each, not {across!r}")
+    for key in ("arms", "published"):
+        rows = values.get(key, [])
+        tables = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+        expect(tables, f"{key} must be tables, each under [[{key}]]")
+        for row in rows:
+            label = row.get("label", row.get("preset") if key == "arms" else None)
+            expect(isinstance(label, str), f"one of the {key} has no label")
+            if key == "arms":
+                # Of methods, whose arms are their own, so that nothing goes in circles.
+                other, known = (
+                    str(row.get("preset", "none")),
+                    ("none", *_methods(), *(file for file, _ in _methods().values())),
+                )
+                expect(other in known, unknown_name("preset of an arm", other, known[1:]))
+                expect(isinstance(row.get("set", {}), dict), f"set of {label!r} must be a table of settings")
+                for inner in row:
+                    expect(inner in _ARM_KEYS, unknown_name("key of an arm", inner, _ARM_KEYS))
+            for column, value in (row if key == "published" else row.get("paper", {})).items():
+                number = column == "label" or type(value) in (int, float)
+                expect(number, f"{column} of {label!r} must be a number, not {value!r}")

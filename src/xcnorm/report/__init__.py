@@ -7,7 +7,7 @@ from xcnorm.report.arms import Arm
 from xcnorm.report.build import SELECTIONS, Report, Section, build
 from xcnorm.report.charts import Chart, Series
 from xcnorm.report.runs import Broken, Run, Runs, find_runs
-from xcnorm.report.tables import Cell, Column, Look, Row, Table
+from xcnorm.report.tables import Cell, Column, Measure, Row, Table
 from xcnorm.report.write import write
 
 __all__ = [
@@ -17,7 +17,7 @@ __all__ = [
     "Cell",
     "Chart",
     "Column",
-    "Look",
+    "Measure",
     "Report",
     "Row",
     "Run",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,9 @@ from xcnorm.report.runs import NO_RESULT, Run, flatten, settings_key
 
 if TYPE_CHECKING:
     from xcnorm.engine.presets import Preset
+
+Values = Callable[[Run], Mapping[str, float]]
+"""The numbers of a run by column."""
 
 _NO_PART = ("seed", *NO_RESULT)  # what may differ within an arm
 
@@ -28,6 +31,13 @@ class Arm:
     label: str
     runs: tuple[Run, ...]
     paper: Mapping[str, float] = field(default_factory=dict)
+
+    def by_seed(self, values: Values) -> dict[int, dict[str, float]]:
+        """The values of its columns for each seed; the runs of a seed on several sources are put together."""
+        found: dict[int, dict[str, float]] = {}
+        for run in self.runs:
+            found.setdefault(run.seed, {}).update(values(run))
+        return found
 
 
 def group(runs: Sequence[Run], *, across_sources: bool = False) -> list[Arm]:

@@ -1,16 +1,16 @@
-"""Charts: curves and bars as plain numbers, to be drawn by `xcnorm.report.figures` and in the HTML page alike."""
+"""Charts: curves and bars as plain numbers; `xcnorm.report.figures` draws them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 import torch
 
 from xcnorm.functional import sharpen, welsch
-from xcnorm.report.arms import Arm
-from xcnorm.report.tables import Values, seed_values
+from xcnorm.report.arms import Arm, Values
 
 _POINTS = 400  # of a curve; a screen has no more to show them on
 
@@ -58,11 +58,16 @@ class Chart:
     title: str
     x_label: str
     y_label: str
-    series: tuple[Series, ...]
+    series: tuple[Series, ...] = ()
     bars: bool = False
     ticks: tuple[str, ...] = ()
     logarithmic: bool = False
     decimals: int = 2
+
+    @property
+    def places(self) -> list[float]:
+        """Where along x it has values, from left to right."""
+        return sorted({x for series in self.series for x in series.x})
 
 
 def by_column(arms: Sequence[Arm], columns: Sequence[str], values: Values) -> tuple[Series, ...]:
@@ -72,15 +77,10 @@ def by_column(arms: Sequence[Arm], columns: Sequence[str], values: Values) -> tu
     """
     made: list[Series] = []
     for colour, arm in enumerate(arms):
-        by_seed = seed_values(arm, values).values()
-        points: dict[float, tuple[float, ...]] = {}
-        for position, column in enumerate(columns):
-            if numbers := [seed[column] for seed in by_seed if column in seed]:
-                points[position] = (fmean(numbers), min(numbers), max(numbers))
+        by_seed = arm.by_seed(values).values()
+        points = {i: [seed[column] for seed in by_seed if column in seed] for i, column in enumerate(columns)}
+        paper = {i: [arm.paper[column]] for i, column in enumerate(columns) if column in arm.paper}
         made += _series(arm.label, points, colour)
-        paper: dict[float, tuple[float, ...]] = {
-            i: (arm.paper[c],) * 3 for i, c in enumerate(columns) if c in arm.paper
-        }
         made += _series(f"{arm.label} (paper)", paper, colour, dashed=True)
     return tuple(made)
 
@@ -94,8 +94,7 @@ def losses(arms: Sequence[Arm]) -> tuple[Series, ...]:
         # The axis is logarithmic, and a loss of zero or less has no place on it.
         steps = [step for step in steps if all(log[step] > 0 for log in logs)]
         steps = steps[:: -(-len(steps) // _POINTS) or 1]
-        at = {step: [log[step] for log in logs] for step in steps}
-        made += _series(arm.label, {s: (fmean(p), min(p), max(p)) for s, p in at.items()}, colour)
+        made += _series(arm.label, {step: [log[step] for log in logs] for step in steps}, colour)
     return tuple(made)
 
 
@@ -112,14 +111,13 @@ def functions() -> tuple[Chart, Chart]:
 
 
 def _function(name: str, x: torch.Tensor, y: torch.Tensor, colour: int) -> tuple[Series, ...]:
-    return _series(name, {a: (b, b, b) for a, b in zip(x.tolist(), y.tolist(), strict=True)}, colour)
+    return _series(name, {a: [b] for a, b in zip(x.tolist(), y.tolist(), strict=True)}, colour)
 
 
-def _series(
-    name: str, points: Mapping[float, tuple[float, ...]], colour: int, dashed: bool = False
-) -> tuple[Series, ...]:
-    """One series, or none where there are no points."""
-    if not points:
+def _series(name: str, points: Mapping[Any, Sequence[float]], colour: int, dashed: bool = False) -> tuple[Series, ...]:
+    """One series through the means of the numbers at each place, or none where there are no numbers."""
+    known = {x: numbers for x, numbers in points.items() if numbers}
+    if not known:
         return ()
-    y, low, high = zip(*points.values(), strict=True)
-    return (Series(name, tuple(points), y, low, high, colour, dashed),)
+    y, low, high = zip(*((fmean(numbers), min(numbers), max(numbers)) for numbers in known.values()), strict=True)
+    return (Series(name, tuple(known), y, low, high, colour, dashed),)

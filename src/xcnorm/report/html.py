@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing beside it: no network, no other file.
+"""The HTML page: the report as one file that needs nothing beside it, no network and no other file.
 
 Every text that comes from a run or a preset is escaped on its way in. The page also forbids itself to load anything.
 """
@@ -19,11 +19,11 @@ from xcnorm._version import __version__
 from xcnorm.engine.experiment import to_toml
 from xcnorm.report.arms import Arm
 from xcnorm.report.build import ORACLE, SELECTIONS, Report, Section
-from xcnorm.report.charts import Chart
+from xcnorm.report.charts import Chart, Series
+from xcnorm.report.figures import inline_chart
 from xcnorm.report.palette import DARK, LIGHT, Palette
 from xcnorm.report.runs import Broken, Run
 from xcnorm.report.sheets import Picture, Sheet
-from xcnorm.report.svg import chart_html
 from xcnorm.report.tables import Cell, Row, Table
 
 _PAGE = files("xcnorm.report") / "page"
@@ -40,8 +40,10 @@ def html(report: Report, sheets: Sequence[Sheet | str], functions: Iterable[Char
     """
     runs = sum(len(arm.runs) for section in report.sections for arm in section.arms)
     lead = f"{_count(runs, 'run')}; results of {SELECTIONS[report.selection]}"
-    parts = [(section.title, _section(section, sheet)) for section, sheet in zip(report.sections, sheets, strict=True)]
-    parts.append(("Functions", f'<div class="charts">{"".join(map(chart_html, functions))}</div>'))
+    parts = []
+    for number, (section, sheet) in enumerate(zip(report.sections, sheets, strict=True)):
+        parts.append((section.title, _section(section, sheet, f"section{number}")))
+    parts.append(("Functions", _charts(functions, "functions")))
     parts.append(("Runs", "".join(_details(section) for section in report.sections)))
     main = [f'<p class="card warning"><b>Diagnostic.</b> {escape(ORACLE)}</p>'] if report.selection == "oracle" else []
     if report.broken:
@@ -67,8 +69,7 @@ def _file(name: str) -> str:
 
 
 def _variables(palette: Palette) -> str:
-    series = "".join(f"--s{number}:{colour};" for number, colour in enumerate(palette.series))
-    return f"--ink:{palette.ink};--faint:{palette.faint};--right:{palette.right};--wrong:{palette.wrong};{series}"
+    return "".join(f"{name}: {colour}; " for name, colour in palette.variables.items())
 
 
 def _count(number: int, what: str) -> str:
@@ -83,10 +84,10 @@ def _broken(broken: Iterable[Broken]) -> str:
     )
 
 
-def _section(section: Section, sheet: Sheet | str) -> str:
+def _section(section: Section, sheet: Sheet | str, name: str) -> str:
     parts = [_notes(section.notes)]
     parts += [_table(table) for table in section.tables]
-    parts.append(f'<div class="charts">{"".join(map(chart_html, section.charts))}</div>')
+    parts.append(_charts(section.charts, name))
     parts.append(_sheet(sheet) if isinstance(sheet, Sheet) else _notes([f"There is no contact sheet: {sheet}."]))
     return "".join(parts)
 
@@ -97,7 +98,7 @@ def _notes(lines: Iterable[str]) -> str:
 
 
 def _table(table: Table) -> str:
-    first = "ascending" if table.look.lower_is_better else "descending"
+    first = "ascending" if table.measure.lower_is_better else "descending"
     heads = ['<th scope="col" data-first="ascending"><button type="button">Method</button></th>']
     for column in table.columns:
         name = f"{escape(column.name)}{_marks(column.notes)}"
@@ -142,6 +143,42 @@ def _cell(table: Table, cell: Cell) -> str:
 def _marks(notes: Iterable[int]) -> str:
     numbers = ",".join(str(note + 1) for note in notes)
     return f"<sup>{numbers}</sup>" if numbers else ""
+
+
+def _charts(charts: Iterable[Chart], place: str) -> str:
+    return f'<div class="charts">{"".join(_chart(chart, f"{place}-{chart.name}") for chart in charts)}</div>'
+
+
+def _chart(chart: Chart, name: str) -> str:
+    """A chart with its legend, its values and a place for the one that is pointed at."""
+    svg, places = inline_chart(chart, name)
+    legend = "".join(
+        f'<span style="--c:{_colour(series)}"{" class=dashed" if series.dashed else ""}>{escape(series.name)}</span>'
+        for series in chart.series
+    )
+    # A text such as </script> in a label must not end the element it stands in.
+    stops = json.dumps([_stop(chart, *x) for x in zip(chart.places, places, strict=True)]).replace("<", "\\u003c")
+    title = escape(chart.title)
+    return f"""<figure class="chart card" tabindex="0" aria-label="{title}; arrow keys show the values">
+<figcaption>{title}</figcaption><div class="legend">{legend}</div>{svg}
+<div class="tip" role="status" hidden></div><script type="application/json">{stops}</script></figure>"""
+
+
+def _colour(series: Series) -> str:
+    return f"var(--s{series.colour % len(LIGHT.series)})"
+
+
+def _stop(chart: Chart, x: float, place: float) -> dict[str, object]:
+    """What is shown when a place along x is pointed at."""
+    values = []
+    for series in chart.series:
+        if x in series.x:
+            index = series.x.index(x)
+            y, low, high = (f"{n[index]:.{chart.decimals}f}" for n in (series.y, series.low, series.high))
+            spread = f" ({low} to {high})" if low != high else ""
+            values.append((_colour(series), series.name, y.replace("-", "−") + spread))
+    name = chart.ticks[int(x)] if chart.ticks else f"{x:g}"
+    return {"x": place, "title": f"{chart.x_label} {name}".strip(), "values": values}
 
 
 def _sheet(sheet: Sheet) -> str:

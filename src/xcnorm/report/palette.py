@@ -1,4 +1,4 @@
-"""Colours for light and dark pages that people with any kind of colour vision can tell apart, after Okabe and Ito."""
+"""Palettes: colours for light and dark pages that people with any colour vision can tell apart, after Okabe and Ito."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ class Palette:
     def colour(self, number: int) -> str:
         """The colour of a series."""
         return self.series[number % len(self.series)]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The colours of what stands on the page, by the names of CSS variables."""
+        series = {f"--s{number}": colour for number, colour in enumerate(self.series)}
+        return {"--ink": self.ink, "--faint": self.faint, "--right": self.right, "--wrong": self.wrong, **series}
 
 
 LIGHT = Palette(

@@ -1,4 +1,4 @@
-"""Tables as text: for the terminal, in Markdown, LaTeX and CSV.
+"""Renderers: tables as text, for the terminal, in Markdown, LaTeX and CSV.
 
 The best number of a column is bold and underlined and the second best underlined, as in the paper. Under a row for
 which the paper has numbers stand two more: the paper's, and the gap between ours and theirs.
@@ -147,7 +147,7 @@ def csv(report: Report) -> str:
             for row in table.rows:
                 for column, cell in zip(table.columns, row.cells, strict=True):
                     notes = dict.fromkeys((*row.notes, *column.notes, *cell.notes))
-                    where = [section.title, table.title, table.look.unit, row.label, column.name]
+                    where = [section.title, table.title, table.measure.unit, row.label, column.name]
                     numbers = [
                         cell.value,
                         cell.deviation,

@@ -1,4 +1,7 @@
-"""Finding runs on disk. A run that cannot be used is listed with the reason, and never stops the rest."""
+"""Runs on disk: finding and reading them.
+
+One that cannot be used is listed with the reason, and never stops the rest.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing a report to disk: a page with a folder of figures and tables beside it, or one text file."""
+"""Output files of a report: a page with a folder of figures and tables beside it, or one text file."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 
 from xcnorm.errors import UserError, unknown_name
+from xcnorm.files import write_text
 from xcnorm.report import renderers
 from xcnorm.report.build import Report
 from xcnorm.report.charts import functions
-from xcnorm.report.figures import draw_chart, draw_sheet, require_matplotlib
+from xcnorm.report.figures import require_matplotlib, save_chart, save_sheet
 from xcnorm.report.html import html
 from xcnorm.report.sheets import Sheet, make_sheet
 
@@ -45,7 +46,7 @@ def write(report: Report, path: Path, how: str, root: Path | None = None) -> lis
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if how != "html":
-        path.write_text(TEXTS[how](report), encoding="utf-8")
+        write_text(path, TEXTS[how](report))
         return [path]
     require_matplotlib()
     path.open("a").close()  # a file that cannot be written should not cost the figures first
@@ -61,18 +62,18 @@ def write(report: Report, path: Path, how: str, root: Path | None = None) -> lis
             sheets.append(str(error))
         else:
             sheets.append(sheet)
-            written += draw_sheet(sheet, folder / f"{name}_sheet")
+            written += save_sheet(sheet, folder / f"{name}_sheet")
         for chart in section.charts:
-            written += draw_chart(chart, folder / f"{name}_{chart.name}")
+            written += save_chart(chart, folder / f"{name}_{chart.name}")
         for table in section.tables:
             stem = folder / f"{name}_{_slug(table.title)}"
             for suffix, text in ((".md", renderers.markdown_table(table)), (".tex", renderers.latex_table(table))):
-                stem.with_suffix(suffix).write_text(text, encoding="utf-8")
+                write_text(stem.with_suffix(suffix), text)
                 written.append(stem.with_suffix(suffix))
     for chart in functions():
-        written += draw_chart(chart, folder / chart.name)
-    (folder / "tables.csv").write_text(renderers.csv(report), encoding="utf-8")
-    path.write_text(html(report, sheets, functions()), encoding="utf-8")
+        written += save_chart(chart, folder / chart.name)
+    write_text(folder / "tables.csv", renderers.csv(report))
+    write_text(path, html(report, sheets, functions()))
     return [*written, folder / "tables.csv"]
 
 

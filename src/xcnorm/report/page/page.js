@@ -37,7 +37,7 @@ for (const chart of document.querySelectorAll(".chart")) {
     for (const [colour, name, value] of stop.values) {
       const line = document.createElement("div"), dot = document.createElement("i");
       dot.textContent = "● ";
-      dot.style.setProperty("--c", `var(--s${colour})`);
+      dot.style.setProperty("--c", colour);
       line.append(dot, `${name}: ${value}`);
       tip.append(line);
     }
