@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from xcnorm.data.registry import find_benchmark, list_benchmarks
+from xcnorm.data.catalogue import BENCHMARKS
 from xcnorm.engine import list_presets, list_recipes, load_preset, load_recipe, make_experiment
 from xcnorm.errors import UserError
 from xcnorm.methods import list_methods
@@ -110,8 +110,8 @@ def test_a_mini_twin_has_the_same_arms_and_needs_no_download(name):
         arm_settings(experiment) for experiment in one_seed(name)
     ]
     assert load_preset(f"{name}_mini").kind == load_preset(name).kind
-    benchmarks = {find_benchmark(experiment.benchmark) for experiment in twin}
-    assert [(module.PARTS, module.CARD.files) for module in benchmarks] == [((), ())]
+    (benchmark,) = {experiment.benchmark for experiment in twin}
+    assert (BENCHMARKS[benchmark].parts, BENCHMARKS[benchmark].card.files) == ((), ())
     assert {experiment.run.selection for experiment in twin} == {("last",)}
 
 
@@ -241,7 +241,7 @@ def test_the_recipe_fast_is_the_one_that_was_measured():
     assert (digits.data.mean, digits.data.std, digits.data.augment) == (0.5, 0.5, ())
 
 
-@pytest.mark.parametrize("benchmark", list_benchmarks())
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_the_recipe_fast_is_for_every_benchmark(benchmark):
     experiment = make_experiment({"benchmark": benchmark} | load_recipe("fast", benchmark))
     assert experiment.optimiser.name == ("sgd" if benchmark == "cifar10c" else "adamw")

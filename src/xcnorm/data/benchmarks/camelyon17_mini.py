@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from xcnorm.data.benchmarks import camelyon17
+from xcnorm.data.catalogue import register_benchmark
 from xcnorm.data.domain import Benchmark
-from xcnorm.data.parts import Part
 from xcnorm.data.places import cache_root
 from xcnorm.data.synthesis import write_wilds
 from xcnorm.errors import UserError
@@ -22,9 +22,9 @@ CARD = replace(
     citation="Layout: WILDS, Koh et al. 2021.",
     files=(),
 )
-PARTS: tuple[Part, ...] = ()
 
 
+@register_benchmark(CARD)
 def load(root: Path, *, source: int = 0) -> Benchmark:
     """Draw the set into the cache folder, the first time, and load it as Camelyon17 is loaded.
 
