@@ -127,7 +127,7 @@ class Method:
         """Called when the network's weights have moved, with what `loss` was given."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What must be kept to go on later, besides the companion and the pool, which the engine keeps.
+        """What must be kept to go on later, besides the companion and the images, which the engine keeps.
 
         Tensors, numbers, strings, and dicts and lists of them.
         """
