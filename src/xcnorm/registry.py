@@ -88,8 +88,12 @@ class Registry(Mapping[str, Item]):
     def _complete_it(self) -> None:
         if not self._complete:
             self._complete = True  # before the imports: a plugin may look around while it is imported
-            discover(self._package)
-            load_plugins()
+            try:
+                discover(self._package)
+                load_plugins()
+            except BaseException:
+                self._complete = False
+                raise
 
 
 def discover(package: str) -> list[ModuleType]:
@@ -116,6 +120,9 @@ def load_plugins() -> None:
 
 def _import_file(path: Path) -> None:
     """Import a file under its own name, so that whatever pickles or compiles finds it again."""
+    path = path.absolute()
+    if getattr(sys.modules.get(path.stem), "__file__", None) == str(path):
+        return  # it was imported before, or is being imported: a plugin may look something up itself
     spec = spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or path.stem in sys.modules:
         raise UserError(f"{VARIABLE} names {path}, which is no Python file or is called like another module; rename it")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.data.benchmarks.roots import COUNTS, fill
 from xcnorm.cli import main
-from xcnorm.data.benchmarks import cifar10c, digits
+from xcnorm.data.catalogue import BENCHMARKS
 from xcnorm.data.download import RemoteFile
 
 
@@ -41,13 +41,18 @@ def server(tmp_path):
         httpd.shutdown()
 
 
-def publish(server, monkeypatch, module, name, content, **fields):
+def only(monkeypatch, benchmark, file):
+    entry = BENCHMARKS[benchmark]
+    monkeypatch.setitem(BENCHMARKS._items, benchmark, replace(entry, card=replace(entry.card, files=(file,))))
+
+
+def publish(server, monkeypatch, benchmark, name, content, **fields):
     """Make a benchmark consist of one file on the server."""
     folder, url = server
     (folder / name).write_bytes(content)
     fields = {"urls": (f"{url}/{name}",), "md5": hashlib.md5(content).hexdigest(), "size": len(content)} | fields
     file = RemoteFile(name, **fields)
-    monkeypatch.setattr(module, "CARD", replace(module.CARD, files=(file,)))
+    only(monkeypatch, benchmark, file)
 
 
 def test_list(capsys, tmp_path):
@@ -111,7 +116,7 @@ def test_verify_everything(capsys, tmp_path):
 
 
 def test_download(server, monkeypatch, capsys, tmp_path):
-    publish(server, monkeypatch, digits, "usps.t.bz2", b"not really")
+    publish(server, monkeypatch, "digits", "usps.t.bz2", b"not really")
     root = tmp_path / "new" / "root"
     assert main(["data", "download", "digits", "--data", str(root)]) == 0
     assert (root / "usps.t.bz2").read_bytes() == b"not really"
@@ -127,7 +132,7 @@ def test_download_and_unpack(server, monkeypatch, capsys, tmp_path):
         member = tarfile.TarInfo("CIFAR-10-C/fog.npy")
         member.size = len(buffer.getvalue())
         archive.addfile(member, io.BytesIO(buffer.getvalue()))
-    publish(server, monkeypatch, cifar10c, "CIFAR-10-C.tar", packed.getvalue(), unpacks_to="CIFAR-10-C")
+    publish(server, monkeypatch, "cifar10c", "CIFAR-10-C.tar", packed.getvalue(), unpacks_to="CIFAR-10-C")
     assert main(["data", "download", "cifar10c", "--data", str(tmp_path)]) == 0
     assert (tmp_path / "CIFAR-10-C" / "fog.npy").read_bytes() == buffer.getvalue()
     capsys.readouterr()
@@ -136,7 +141,7 @@ def test_download_and_unpack(server, monkeypatch, capsys, tmp_path):
 
 
 def test_a_failed_download_is_one_line_and_leaves_nothing(server, monkeypatch, capsys, tmp_path):
-    publish(server, monkeypatch, digits, "usps.t.bz2", b"wrong bytes", md5=32 * "0")
+    publish(server, monkeypatch, "digits", "usps.t.bz2", b"wrong bytes", md5=32 * "0")
     root = tmp_path / "root"
     assert main(["data", "download", "digits", "--data", str(root)]) == 2
     printed = capsys.readouterr()
@@ -146,8 +151,8 @@ def test_a_failed_download_is_one_line_and_leaves_nothing(server, monkeypatch, c
 
 
 def test_what_a_person_must_fetch(capsys, tmp_path, monkeypatch):
-    file = next(file for file in digits.CARD.files if file.path == "synth_test_32x32.mat")
-    monkeypatch.setattr(digits, "CARD", replace(digits.CARD, files=(file,)))
+    file = next(file for file in BENCHMARKS["digits"].card.files if file.path == "synth_test_32x32.mat")
+    only(monkeypatch, "digits", file)
     assert main(["data", "download", "digits", "--data", str(tmp_path)]) == 2
     assert "SynthDigits.zip" in capsys.readouterr().out
     by_hand = tmp_path / "Downloads"
@@ -160,7 +165,7 @@ def test_what_a_person_must_fetch(capsys, tmp_path, monkeypatch):
 
 
 def test_from_folder_leaves_the_network_alone(server, monkeypatch, capsys, tmp_path):
-    publish(server, monkeypatch, digits, "usps.t.bz2", b"not really")
+    publish(server, monkeypatch, "digits", "usps.t.bz2", b"not really")
     (tmp_path / "empty").mkdir()
     root = tmp_path / "root"
     assert main(["data", "download", "digits", "--data", str(root), "--from-folder", str(tmp_path / "empty")]) == 2

@@ -212,7 +212,7 @@ def test_too_little_room_is_said_before_anything_is_written(same, out, monkeypat
 
 def test_a_place_that_cannot_be_written_to(same, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"file/pictures\.npy cannot be written"):
+    with pytest.raises(UserError, match=r"cannot write .*/file.*; keep the pictures in another file"):
         decode(same[0], out=tmp_path / "file" / "pictures.npy")
 
 

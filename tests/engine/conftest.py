@@ -1,11 +1,10 @@
 import pytest
 
 from tests.engine import small
-from xcnorm.models import registry
+from xcnorm.models.create import MODELS, Blueprint
 
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
     """The tiny network can be called by name in these tests, and only there."""
-    entry = registry._Entry(small.tiny, norm="batch", hidden_dense=True)
-    monkeypatch.setitem(registry._REGISTERED, "tiny", entry)
+    monkeypatch.setitem(MODELS._items, "tiny", Blueprint(small.tiny, hidden_dense=True))

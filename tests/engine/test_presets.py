@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from xcnorm.data.registry import find_benchmark
+from xcnorm.data.catalogue import BENCHMARKS
 from xcnorm.engine import list_presets, load_preset
 from xcnorm.errors import UserError
 from xcnorm.methods import list_methods
@@ -110,8 +110,8 @@ def test_a_mini_twin_has_the_same_arms_and_needs_no_download(name):
         arm_settings(experiment) for experiment in one_seed(name)
     ]
     assert load_preset(f"{name}_mini").kind == load_preset(name).kind
-    benchmarks = {find_benchmark(experiment.benchmark) for experiment in twin}
-    assert [(module.PARTS, module.CARD.files) for module in benchmarks] == [((), ())]
+    (benchmark,) = {experiment.benchmark for experiment in twin}
+    assert (BENCHMARKS[benchmark].parts, BENCHMARKS[benchmark].card.files) == ((), ())
     assert {experiment.run.selection for experiment in twin} == {("last",)}
     assert load_preset(f"{name}_mini").seeds == (0,)
     assert load_preset(f"{name}_mini").columns == ()

@@ -13,7 +13,7 @@ def test_later_phases_perturb_added_images_too():
     while method.pending():
         method.work(generator)
     chosen = method.choose(generator)
-    assert len(method.training.pool) == 32 + 24
+    assert len(method.training.images) == 32 + 24
     assert len(chosen) == len(chosen.unique()) == 24
     assert 0 < (chosen >= 32).sum() < 24
     assert chosen.max() < 56

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from tests.engine import small as engine_small
 from tests.methods import small
-from xcnorm.data.pool import Pool, Preparation
+from xcnorm.data.training_images import Preparation, TrainingImages
 from xcnorm.errors import UserError
 from xcnorm.methods import Training, find_method
 from xcnorm.models import Wiring
@@ -26,7 +26,7 @@ def network(layer="conv"):
 def begun(name, layer="conv", count=32, dtype=torch.float64, **options):
     """A method in front of its first step, and images with their labels."""
     method = find_method(name).make(options)
-    pool = Pool(engine_small.domain("train", count, 16), Preparation(0.0, 1.0), CPU)
+    pool = TrainingImages(engine_small.domain("train", count, 16), Preparation(0.0, 1.0), CPU)
     method.begin(Training(network(layer).to(dtype), pool, CPU, 8, slice(0, 8), 1000))
     images, labels = pool.take(torch.arange(count))
     return method, images.to(dtype), labels
@@ -138,7 +138,7 @@ def test_a_phase_perturbs_what_was_there_when_it_began():
     method, _, _ = begun(
         "me_ada", dtype=torch.float32, batch=8, phases=2, gap=1, ascent_steps=1, clamp=False, step_size=1e-9
     )
-    generator, pool = torch.Generator().manual_seed(0), method.training.pool
+    generator, pool = torch.Generator().manual_seed(0), method.training.images
     while method.pending():  # the second phase is not due yet
         method.work(generator)
     assert len(pool) == 64
@@ -159,7 +159,7 @@ def test_added_images_are_cut_to_the_range_or_not(clamp):
     method, _, _ = begun("ada", dtype=torch.float32, batch=8, phases=1, gap=1, step_size=1e3, clamp=clamp)
     while method.pending():
         method.work(torch.Generator().manual_seed(0))
-    images, _ = method.training.pool.take(torch.arange(32, 64))
+    images, _ = method.training.images.take(torch.arange(32, 64))
     assert bool((images.min() < -0.01) & (images.max() > 1.01)) != clamp
     assert torch.equal((images * 255).round() / 255, images) == clamp
 

@@ -132,7 +132,7 @@ def test_processes_share_a_batch(classify):
     losses = []
     for part in (slice(0, 8), slice(8, 16)):
         method, _ = begun(16, part, **settings)
-        method._head = whole._head
+        method._puzzler = whole._puzzler
         drawn = method.draw(given[part], labels[part], generator(3))
         for own, all_of_them in zip(drawn, expected, strict=True):
             assert torch.equal(own, all_of_them[part])
@@ -140,7 +140,7 @@ def test_processes_share_a_batch(classify):
     torch.testing.assert_close(sum(losses) / 2, whole.loss(model, *expected), rtol=1e-12, atol=0)
 
 
-def test_the_head_learns_and_is_not_part_of_the_network():
+def test_the_puzzler_learns_and_is_not_part_of_the_network():
     trainer = small.trainer("jigen")
     head = trainer.objective.companion
     before = head.weight.detach().clone()

@@ -9,7 +9,7 @@ from torch import nn
 
 from tests.methods import small
 from tests.methods.test_divergences import contrast_by_hand, discrepancy_by_hand
-from xcnorm.data.pool import Preparation
+from xcnorm.data.training_images import Preparation
 from xcnorm.errors import UserError
 from xcnorm.methods import find_method
 from xcnorm.methods.styles import Styles

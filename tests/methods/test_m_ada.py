@@ -122,11 +122,11 @@ def test_phases_take_the_published_shares(phase, own, added):
             return 10_000 + (0, 9952, 9952 + 4960)[phase]
 
     method, _, _ = begun("m_ada", phases=0)
-    method.training.pool, method._phase = Sizes(), phase
+    method.training.images, method._phase = Sizes(), phase
     chosen = method.choose(torch.Generator().manual_seed(0))
     assert len(chosen.unique()) == len(chosen)
     assert ((chosen < 10_000).sum(), (chosen >= 10_000).sum()) == (own, added)
-    assert chosen.max() < len(method.training.pool)
+    assert chosen.max() < len(method.training.images)
 
 
 def test_the_auto_encoder_learns_the_source_and_then_the_newest_domain_each_time_anew(monkeypatch):

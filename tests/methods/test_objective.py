@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from xcnorm.data import Domain
-from xcnorm.data.pool import Pool, Preparation
+from xcnorm.data.training_images import Preparation, TrainingImages
 from xcnorm.methods import Method, Objective, Training
 from xcnorm.methods.augmentation import disagreement
 from xcnorm.methods.erm import ERM
@@ -56,7 +56,7 @@ def generator():
 def objective(method, augmentation=None):
     network = Recorder()
     source = Domain("none", torch.zeros(4, 3, 9, 9, dtype=torch.uint8), torch.arange(4))
-    training = Training(network, Pool(source, Preparation(), CPU), CPU, 4, slice(0, 4), 10)
+    training = Training(network, TrainingImages(source, Preparation(), CPU), CPU, 4, slice(0, 4), 10)
     return Objective(method, augmentation, network, training)
 
 

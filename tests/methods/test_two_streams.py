@@ -60,7 +60,7 @@ def test_the_loss_is_the_cross_entropy_of_both_streams_and_their_comparison(name
 
 def test_the_second_stream_is_drawn_evenly_from_the_source_and_does_not_depend_on_the_first(name):
     method, _, _ = streams(name)
-    pool = method.training.pool
+    pool = method.training.images
     images, labels = pool.take(torch.arange(16))
     source = generator()
     shares = torch.cat([method.draw(images, labels, source)[3] for _ in range(300)]).bincount(minlength=10) / (300 * 16)

@@ -1,16 +1,12 @@
 """What `create_model` takes, what it makes of it, and what it refuses."""
 
-import sys
-
 import pytest
 import torch
 from torch import nn
 
-import xcnorm.models
 import xcnorm.nn as xnn
 from tests.models.networks import LAYERS, NETWORKS, XCNORM_FORMS, modules_of
-from xcnorm.models import create_model, list_models, register_model
-from xcnorm.models.registry import _REGISTERED
+from xcnorm.models import create_model, register_model
 from xcnorm.models.wiring import Abs
 
 
@@ -194,24 +190,6 @@ def test_controls_can_be_built_and_trained(name, control):
 def test_what_cannot_be_honoured_is_refused(arguments, error, message):
     with pytest.raises(error, match=message):
         create_model(**{"name": "wrn16_4", **arguments})
-
-
-def test_a_file_in_the_folder_is_enough_to_add_a_network(tmp_path, monkeypatch):
-    (tmp_path / "tiny.py").write_text(
-        "from torch import nn\n"
-        "from xcnorm.models import Network, register_model\n"
-        "@register_model('tiny')\n"
-        "def tiny(wiring, num_classes, in_channels):\n"
-        "    trunk = nn.Sequential(wiring.unit(in_channels, 8, 3, first=True), nn.AdaptiveMaxPool2d(1), nn.Flatten())\n"
-        "    return Network(trunk, 8, num_classes)\n"
-    )
-    monkeypatch.setattr(xcnorm.models, "__path__", [*xcnorm.models.__path__, str(tmp_path)])
-    try:
-        assert "tiny" in list_models()
-        for layer in LAYERS:
-            assert create_model("tiny", layer, num_classes=4)(torch.rand(2, 3, 8, 8)).shape == (2, 4)
-    finally:
-        del _REGISTERED["tiny"], sys.modules["xcnorm.models.tiny"]
 
 
 def test_a_name_is_registered_once():

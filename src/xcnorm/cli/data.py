@@ -33,8 +33,8 @@ def list_benchmarks(
     """Show the benchmarks, and which parts of their data are here."""
     from rich.table import Table
 
+    from xcnorm.data.catalogue import card, list_benchmarks
     from xcnorm.data.places import data_root
-    from xcnorm.data.registry import card, list_benchmarks
 
     folder = data_root(root)
     rows: list[dict[str, Any]] = []
@@ -78,11 +78,11 @@ def list_benchmarks(
 
 def _presence(name: str, root: Path) -> dict[str, Any]:
     """Which parts are here, without reading them."""
+    from xcnorm.data.catalogue import BENCHMARKS
     from xcnorm.data.parts import MissingPartError
-    from xcnorm.data.registry import find_benchmark
 
     here, missing = [], []
-    for part in find_benchmark(name).PARTS:
+    for part in BENCHMARKS[name].parts:
         try:
             part.find(root, name)
         except MissingPartError:
@@ -112,15 +112,15 @@ def download(
 
     With --from-folder nothing is fetched over the network.
     """
+    from xcnorm.data.catalogue import BENCHMARKS, card, list_benchmarks
     from xcnorm.data.places import data_root
-    from xcnorm.data.registry import card, find_benchmark, list_benchmarks
 
     if from_folder is not None and not from_folder.is_dir():
         raise UserError(f"--from-folder {from_folder} is not a folder")
     console = _output.results()
     files = [file for benchmark in ([name] if name else list_benchmarks()) for file in card(benchmark).files]
     if name and not files:
-        for part in find_benchmark(name).PARTS:
+        for part in BENCHMARKS[name].parts:
             part.find(data_root(root), name)  # says what to do if it is missing
         console.print(f"{name} needs no download.")
         return
@@ -176,8 +176,8 @@ def verify(
     """
     from dataclasses import asdict
 
+    from xcnorm.data.catalogue import list_benchmarks
     from xcnorm.data.places import data_root
-    from xcnorm.data.registry import list_benchmarks
     from xcnorm.data.verify import verify
 
     folder = data_root(root)

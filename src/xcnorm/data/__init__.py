@@ -5,10 +5,10 @@
 
 from xcnorm.data import corruptions, readers, synthesis, transforms
 from xcnorm.data.card import Card
+from xcnorm.data.catalogue import card, list_benchmarks, load, register_benchmark
 from xcnorm.data.domain import Benchmark, Domain, LabelledImages, Targets
 from xcnorm.data.embedded import mnist5k, optdigits, photographs
 from xcnorm.data.grid import corrupted_targets
-from xcnorm.data.registry import card, list_benchmarks, load
 from xcnorm.data.sampler import Sampler
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "optdigits",
     "photographs",
     "readers",
+    "register_benchmark",
     "synthesis",
     "transforms",
 ]

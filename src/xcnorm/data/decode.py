@@ -10,7 +10,6 @@ import errno
 import hashlib
 import multiprocessing
 import os
-import secrets
 import shutil
 import signal
 import sys
@@ -21,7 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from torch import Tensor
 
 from xcnorm.data.readers.picture import read_picture
 from xcnorm.errors import UserError
+from xcnorm.files import disk_errors, replacing
 
 _CHUNK = 64  # pictures that a process is given at a time; after an error, it finishes these
 _FEW = 2000  # pictures that are decoded sooner than processes start
@@ -134,26 +134,13 @@ def _holds(out: Path, fingerprint: bytes) -> bool:
 
 def _write(out: Path, paths: Sequence[Path], pixels: int | None, workers: int, progress: Callable[[int], None]) -> None:
     shape = (len(paths), *_picture(paths[0], pixels).shape)
-    # A name of its own, so that two runs that decode the same pictures at the same time do not write into one file.
-    part = out.with_name(f"{out.name}.{secrets.token_hex(4)}.part")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
+    with disk_errors(out, "keep the pictures in another file"), replacing(out) as part:
         _check_room(out.parent, shape)
         open_memmap(part, mode="w+", dtype=np.uint8, shape=shape)
         _reserve(part)
         _fill(part, paths, pixels, workers, progress)
         with part.open("ab") as file:
             file.write(_fingerprint(paths, pixels))
-            file.flush()
-            os.fsync(file.fileno())  # of the whole file, whoever wrote to it
-        part.replace(out)
-    except OSError as error:
-        raise UserError(
-            f"{out} cannot be written ({error.strerror or error}); make room, or give another file"
-        ) from error
-    finally:
-        with suppress(OSError):
-            part.unlink()
 
 
 def _check_room(folder: Path, shape: tuple[int, ...]) -> None:

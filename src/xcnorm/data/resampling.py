@@ -9,6 +9,7 @@ width, and may then differ by some levels.)
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -28,11 +29,17 @@ class Filter(NamedTuple):
 
 
 BOX = Filter(0.5, lambda x: ((x > -0.5) & (x <= 0.5)).double())
-TRIANGLE = Filter(1, lambda x: (1 - x.abs()).clamp(min=0))
-LANCZOS = Filter(3, lambda x: torch.where(x.abs() < 3, torch.sinc(x) * torch.sinc(x / 3), 0))
+TRIANGLE = Filter(1, lambda x: (1 - x.abs()).clamp(min=0))  # Pillow calls it bilinear
 
 
-def weights(old: int, new: int, kind: Filter) -> Tensor:
+def resize(images: Tensor, height: int, width: int, kind: Filter) -> Tensor:
+    """Resize 8-bit values ``(N, C, H, W)``: float64, whole numbers from 0 to 255."""
+    across, down = _weights(images.shape[3], width, kind), _weights(images.shape[2], height, kind)
+    return _to_8_bits(down.to(images.device) @ _to_8_bits(images @ across.to(images.device).mT))
+
+
+@cache
+def _weights(old: int, new: int, kind: Filter) -> Tensor:
     """``(new, old)``, float64: how much each old pixel gives to each new one, in whole multiples of 2^-22."""
     stretch = max(old / new, 1)  # when shrinking, the filter covers all the pixels that fall into a new one
     centre = (torch.arange(new, dtype=torch.float64).unsqueeze(1) + 0.5) * (old / new)
@@ -42,17 +49,6 @@ def weights(old: int, new: int, kind: Filter) -> Tensor:
     share = kind.curve((pixel - centre + 0.5) * (1 / stretch)) * ((pixel >= first) & (pixel < end))
     share = share / share.sum(1, keepdim=True) * 2**22
     return (share + 0.5 * share.sign()).trunc() / 2**22
-
-
-def resample(images: Tensor, across: Tensor, down: Tensor) -> Tensor:
-    """Resize 8-bit values.
-
-    Args:
-        images: ``(N, C, H, W)``, float64, whole numbers from 0 to 255.
-        across: The `weights` from one width to the other, on the same device.
-        down: The same of the heights.
-    """
-    return _to_8_bits(down @ _to_8_bits(images @ across.mT))
 
 
 def _to_8_bits(sums: Tensor) -> Tensor:

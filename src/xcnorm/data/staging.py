@@ -1,53 +1,32 @@
-"""Filling a folder out of sight, so that what it is for appears complete or not at all."""
+"""Staging: a hidden folder beside a target, which one process at a time fills before anything of the target appears."""
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from glob import escape
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+
+from xcnorm.locks import locked
 
 
 @contextmanager
-def staging(parent: Path, name: str) -> Iterator[Path]:
-    """Make a hidden folder that lasts as long as the block, and remove those of its kind that killed processes left.
-
-    Two processes that make the same thing do not meet: each has a folder of its own, and a lock on it, which the
-    operating system opens however the process ends. Where folders cannot be locked, nobody else's is removed.
+def staging(target: Path, busy: str | None = None) -> Iterator[Path]:
+    """Make the folder, without what a killed process left in it, for as long as the block lasts.
 
     Args:
-        parent: The folder to make it in, which must be there.
-        name: What it is for.
+        target: What it is for. The folder lies beside it, so that what is in it can be moved there in one step.
+        busy: What to tell the user if another process is at it; unless given, that is waited for.
+
+    Raises:
+        UserError: Another process is at it.
     """
-    prefix = f".xcnorm-{name}-"
-    with ExitStack() as stack:
-        # One at a time, or a folder that another process has made and not yet locked would be taken for abandoned.
-        with _lock(parent, wait=True):
-            for left in parent.glob(f"{escape(prefix)}????????"):
-                with _lock(left) as abandoned:
-                    if abandoned:
-                        shutil.rmtree(left, ignore_errors=True)
-            made = TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True)
-            folder = Path(stack.enter_context(made))
-            stack.enter_context(_lock(folder))
-        yield folder
-
-
-@contextmanager
-def _lock(folder: Path, wait: bool = False) -> Iterator[bool]:
-    """Lock a folder, and say whether that could be done."""
-    with ExitStack() as stack:
+    folder, lock = (target.with_name(f".{target.name}.{kind}") for kind in ("part", "lock"))
+    with locked(lock, busy):
         try:
-            import fcntl
-
-            handle = os.open(folder, os.O_DIRECTORY)
-            stack.callback(os.close, handle)
-            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (ImportError, OSError):  # Windows; or no folder of ours, locked already, or on a disk without locks
-            locked = False
-        else:
-            locked = True
-        yield locked
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.unlink(missing_ok=True)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from xcnorm.data.card import Card
+from xcnorm.data.catalogue import BENCHMARKS
 from xcnorm.data.domain import Benchmark, LabelledImages
 from xcnorm.data.download import RemoteFile, check
 from xcnorm.data.parts import Finding, MissingPartError, Part
-from xcnorm.data.registry import find_benchmark
 from xcnorm.errors import UserError
 
 _TARGETS_MADE = 10  # of those that are made when they are asked for; a grid of corruptions has ninety-five
@@ -25,13 +25,13 @@ def verify(name: str, root: Path) -> Iterator[Finding]:
         name: Of the benchmark.
         root: The folder that holds the data.
     """
-    module = find_benchmark(name)
-    for part in module.PARTS:
-        yield _read(module.CARD, part, root)
-    if hasattr(module, "verify"):
-        yield from module.verify(root)
-    elif not module.PARTS:
-        yield _made(module.CARD, module.load, root)
+    benchmark = BENCHMARKS[name]
+    for part in benchmark.parts:
+        yield _read(benchmark.card, part, root)
+    if benchmark.verify is not None:
+        yield from benchmark.verify(root)
+    elif not benchmark.parts:
+        yield _made(benchmark.card, benchmark.load, root)
 
 
 def _read(card: Card, part: Part, root: Path) -> Finding:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from xcnorm.data import Sampler, transforms
-from xcnorm.data.pool import Pool, Preparation
+from xcnorm.data.training_images import Preparation, TrainingImages
 from xcnorm.engine.experiment import DataSection
 
 _AUGMENTATIONS: dict[str, Callable[..., Tensor]] = {
@@ -50,7 +50,7 @@ class Batches:
 
     def __init__(
         self,
-        pool: Pool,
+        pool: TrainingImages,
         batch: int,
         data: DataSection,
         *,

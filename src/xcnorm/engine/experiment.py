@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from xcnorm.data.registry import check_options
+from xcnorm.data.catalogue import check_options
 from xcnorm.errors import UserError, unknown_name
 from xcnorm.methods import Augmentation, Method, find_augmentation, find_method
 from xcnorm.models import create_model

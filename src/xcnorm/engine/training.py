@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from xcnorm.data import Benchmark, Domain
-from xcnorm.data.pool import Pool
+from xcnorm.data.training_images import TrainingImages
 from xcnorm.engine import seeding
 from xcnorm.engine.batches import Batches, accuracy, predict, preparation
 from xcnorm.engine.checkpoint import load_checkpoint, save_checkpoint
@@ -113,7 +113,7 @@ class Trainer:
             raise UserError(f"method {method.name} takes gradients of its own, which fp16 would lose; use 'bf16'")
         self.generators = {name: seeding.stream(seed, name) for name in ("augment", "method")}
         self.prepare = preparation(experiment.data, run.channels_last)
-        self.pool = Pool(source, self.prepare, device)
+        self.pool = TrainingImages(source, self.prepare, device)
         share = schedule.batch // world.size
         part = slice(world.rank * share, (world.rank + 1) * share)
         self.batches = Batches(

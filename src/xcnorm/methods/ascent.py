@@ -71,9 +71,9 @@ class Ascent(Method):
     def begin(self, training: Training) -> None:
         """Called once before training, with the network on its device."""
         super().begin(training)
-        if self.phases and training.pool.source_size < self.batch:
+        if self.phases and training.images.source_size < self.batch:
             raise UserError(
-                f"{training.pool.source_size} training images do not fill a batch of method {self.name}; make its "
+                f"{training.images.source_size} training images do not fill a batch of method {self.name}; make its "
                 f"batch, {self.batch}, smaller"
             )
         if self.phases * self.gap > training.steps:
@@ -81,7 +81,7 @@ class Ascent(Method):
                 f"{self.phases} phases of method {self.name}, {self.gap} steps apart, do not fit into {training.steps} "
                 "steps; make its phases or its gap smaller, or train longer"
             )
-        (image,), _ = training.pool.take(torch.zeros(1, dtype=torch.int64))
+        (image,), _ = training.images.take(torch.zeros(1, dtype=torch.int64))
         self._shape = image.shape
         self._together = self.batch  # images perturbed at a time: on a CPU as many as in the publication
         if training.device.type == "cuda":
@@ -97,17 +97,17 @@ class Ascent(Method):
         """Perturb some of the images of a phase."""
         if not len(self._left):
             self._left = self.choose(generator)
-        pool = self.training.pool
+        known = self.training.images
         index, self._left = self._left[: self._together], self._left[self._together :]
-        images, labels = pool.take(index)
-        pool.add(self.ascend(images, labels), labels, as_bytes=self.clamp)
+        images, labels = known.take(index)
+        known.add(self.ascend(images, labels), labels, as_bytes=self.clamp)
         self._phase += not len(self._left)
 
     def choose(self, generator: torch.Generator) -> Tensor:
-        """Which images of the pool a phase perturbs: whole batches, drawn from all there are."""
-        there = len(self.training.pool)
-        count = min(self.pool or there, there)
-        return torch.randperm(there, generator=generator)[: count - count % self.batch]
+        """Which images a phase perturbs: whole batches, drawn from all there are."""
+        known = len(self.training.images)
+        count = min(self.pool or known, known)
+        return torch.randperm(known, generator=generator)[: count - count % self.batch]
 
     def ascend(self, images: Tensor, labels: Tensor) -> Tensor:
         """Images to what gradient ascent makes of them; both as the network sees them."""

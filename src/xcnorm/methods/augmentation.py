@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from xcnorm.methods.method import Method
+from xcnorm.errors import UserError, unknown_name
+from xcnorm.methods.method import METHODS, Method
 
 _LEAST = 1e-7  # of a mean probability, before its logarithm
 
@@ -32,6 +33,18 @@ class Augmentation(Method):
     def views_of(self, images: Tensor, generator: torch.Generator) -> list[Tensor]:
         """What is seen in place of a batch: one view to learn from, and more where their answers must agree."""
         raise NotImplementedError
+
+
+def find_augmentation(name: str) -> type[Augmentation]:
+    """A method by name that can stand beside another one.
+
+    Raises:
+        UserError: There is none of that name.
+    """
+    known = {known: method for known, method in METHODS.items() if issubclass(method, Augmentation)}
+    if name not in known:
+        raise UserError(unknown_name("augmentation", name, known))
+    return known[name]
 
 
 def disagreement(logits: list[Tensor]) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_HIDDEN, _CODE, _JUDGE = 400, 20, 128
+_HIDDEN, _CODE, _DISCRIMINATOR = 400, 20, 128
 _PENALTY = 100.0  # the weight of the discriminator's verdict
 _RATE = 1e-3
 
@@ -35,10 +35,10 @@ class WassersteinAutoencoder(nn.Module):
         super().__init__()
         self.encoder = _dense(values, _HIDDEN, _CODE)
         self.decoder = _dense(_CODE, _HIDDEN, values)
-        self.discriminator = _dense(_CODE, _JUDGE, 1)
+        self.discriminator = _dense(_CODE, _DISCRIMINATOR, 1)
         self._coders = [*self.encoder.parameters(), *self.decoder.parameters()]
-        self._judges = list(self.discriminator.parameters())
-        self.optimiser = torch.optim.Adam([*self._coders, *self._judges], _RATE, fused=True)
+        self._discriminating = list(self.discriminator.parameters())
+        self.optimiser = torch.optim.Adam([*self._coders, *self._discriminating], _RATE, fused=True)
 
     def forward(self, images: Tensor) -> Tensor:
         """Images ``(N, C, H, W)`` from 0 to 1, or beyond, to their reconstructions, from 0 to 1."""
@@ -69,8 +69,8 @@ class WassersteinAutoencoder(nn.Module):
         # All verdicts are shifted by the log density of the prior's codes.
         shift = -0.5 * (prior.square().sum(1, keepdim=True) + _CODE * math.log(2 * math.pi))
         true, false = self.discriminator(prior) + shift, self.discriminator(codes) + shift
-        judged = F.softplus(-true).mean() + F.softplus(false).mean()
-        return mistakes + _PENALTY * F.softplus(-false).mean(), judged
+        discriminated = F.softplus(-true).mean() + F.softplus(false).mean()
+        return mistakes + _PENALTY * F.softplus(-false).mean(), discriminated
 
     def fit(self, images: Tensor, prior: Tensor) -> None:
         """One step of all three, each on its own loss.
@@ -79,16 +79,16 @@ class WassersteinAutoencoder(nn.Module):
             images: ``(N, C, H, W)``, from 0 to 1.
             prior: ``(N, 20)``, standard normal.
         """
-        coded, judged = self.losses(images, prior)
+        coded, discriminated = self.losses(images, prior)
         slopes = torch.autograd.grad(coded, self._coders, retain_graph=True)
-        slopes += torch.autograd.grad(judged, self._judges)
-        for parameter, slope in zip([*self._coders, *self._judges], slopes, strict=True):
+        slopes += torch.autograd.grad(discriminated, self._discriminating)
+        for parameter, slope in zip([*self._coders, *self._discriminating], slopes, strict=True):
             parameter.grad = slope
         self.optimiser.step()
 
     def draw_prior(self, count: int, generator: torch.Generator) -> Tensor:
         """Codes as they should be, ``(count, 20)``, where the weights are."""
-        return torch.randn(count, _CODE, generator=generator).to(self._judges[0])
+        return torch.randn(count, _CODE, generator=generator).to(self._discriminating[0])
 
     def whole_state(self) -> dict[str, Any]:
         """Weights, and the optimiser's memory."""

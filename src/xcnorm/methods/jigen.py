@@ -61,11 +61,11 @@ class JiGen(Method):
         tiles = _GRID**2
         arrangements = torch.cat([torch.arange(tiles)[None], far_apart(tiles, self.permutations)])
         self._arrangements = arrangements.to(training.device)
-        self._head = nn.Linear(training.network.embedding_size, len(arrangements))
+        self._puzzler = nn.Linear(training.network.embedding_size, len(arrangements))
 
     def companion(self) -> nn.Module:
-        """The head that solves puzzles."""
-        return self._head
+        """The layer that tells how tiles were shuffled."""
+        return self._puzzler
 
     def draw(self, images: Tensor, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Which permutation each image gets; drawn for the batch of all processes, so that each knows its share."""
@@ -90,7 +90,7 @@ class JiGen(Method):
         images, labels, puzzle, share = drawn
         embedding = model.features(rearranged(images, self._arrangements[puzzle]))
         classes = F.cross_entropy(model.classifier(embedding), labels, reduction="sum") / len(labels) * share[0]
-        return classes + self.weight * F.cross_entropy(self._head(embedding), puzzle)
+        return classes + self.weight * F.cross_entropy(self._puzzler(embedding), puzzle)
 
 
 def rearranged(images: Tensor, arrangement: Tensor) -> Tensor:

@@ -117,13 +117,13 @@ class L2D(Method):
         super().begin(training)
         if not self.mix:
             return
-        images, _ = training.pool.take(torch.zeros(1, dtype=torch.long))
+        images, _ = training.images.take(torch.zeros(1, dtype=torch.long))
         height, width = images.shape[2:]
         if max(self.kernels) >= min(height, width):
             raise UserError(
                 f"kernels of method l2d must be smaller than the images of {height}x{width}, not {self.kernels!r}"
             )
-        self.styles = Styles(images.shape[1:], self.kernels, self.dropout, training.pool.prepare).to(training.device)
+        self.styles = Styles(images.shape[1:], self.kernels, self.dropout, training.images.prepare).to(training.device)
 
     def draw(self, images: Tensor, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
         """The batch; a style for it; the noise of the embeddings of both, for both stages; an order for the bound."""
@@ -146,9 +146,9 @@ class L2D(Method):
         loss = F.cross_entropy(model.classifier(embeddings), torch.cat([labels, labels]))
         count = len(labels)
         with full_precision(images.device):
-            there, here = embeddings.split(count)
-            loss = loss + self.contrast * supervised_contrast(there, here, labels, self.temperature)
-            return loss + self.likelihood * gaussian_surprise(means[count:], log_variances[count:], there)
+            of_styled, of_images = embeddings.split(count)
+            loss = loss + self.contrast * supervised_contrast(of_styled, of_images, labels, self.temperature)
+            return loss + self.likelihood * gaussian_surprise(means[count:], log_variances[count:], of_styled)
 
     def after(self, model: Network, *drawn: Tensor) -> None:
         """The second stage: a step of the generator. The network is as in a test, and does not change."""
@@ -159,12 +159,12 @@ class L2D(Method):
         model.eval()
         with torch.no_grad():
             mean, log_variance = network.gaussian(images)
-            here = self.noisy(mean, log_variance, noise[count:])
-        there = self.noisy(*network.gaussian(self.styled(images, self.styles.fixed)), noise[:count])
+            of_images = self.noisy(mean, log_variance, noise[count:])
+        of_styled = self.noisy(*network.gaussian(self.styled(images, self.styles.fixed)), noise[:count])
         model.train()
         with full_precision(images.device):
-            loss = classwise_discrepancy(there, here, labels)
-            loss = loss + self.dependence * dependence_bound(mean, log_variance, there, order)
+            loss = classwise_discrepancy(of_styled, of_images, labels)
+            loss = loss + self.dependence * dependence_bound(mean, log_variance, of_styled, order)
         parameters = list(self.styles.parameters())
         gradients = torch.autograd.grad(loss, parameters)
         with torch.no_grad():

@@ -79,27 +79,27 @@ class MADA(Ascent):
 
     def choose(self, generator: torch.Generator) -> Tensor:
         """Which images a phase perturbs: the source's, and in later phases a growing share of those added before."""
-        pool = self.training.pool
-        self._newest = len(pool)
+        known = self.training.images
+        self._newest = len(known)
         batches, share = self._batches(self._phase), self.batch // (self._phase + 1)
-        own = torch.randperm(pool.source_size, generator=generator)[: batches * share]
-        added = torch.randperm(len(pool) - pool.source_size, generator=generator)[: batches * (self.batch - share)]
-        return torch.cat([own, pool.source_size + added])
+        own = torch.randperm(known.source_size, generator=generator)[: batches * share]
+        added = torch.randperm(len(known) - known.source_size, generator=generator)[: batches * (self.batch - share)]
+        return torch.cat([own, known.source_size + added])
 
     def bonus(self, inputs: Tensor, images: Tensor, logits: Tensor) -> Tensor:
         """How far reconstructions have moved."""
-        undo, reconstruct = self.training.pool.prepare.undo, self._autoencoder
+        undo, reconstruct = self.training.images.prepare.undo, self._autoencoder
         moved = F.mse_loss(reconstruct(undo(inputs)), reconstruct(undo(images)).detach(), reduction="sum")
         return self.beta * moved / inputs[0].numel()
 
     def draw(self, images: Tensor, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
         """The batch, and when there are any, as many added images, and the rate of the step between the two."""
-        pool = self.training.pool
-        if not (added := len(pool) - pool.source_size):
+        known = self.training.images
+        if not (added := len(known) - known.source_size):
             return images, labels
-        index = pool.source_size + torch.randint(added, (len(images),), generator=generator)
+        index = known.source_size + torch.randint(added, (len(images),), generator=generator)
         rate = torch.full((), self.training.rate, device=images.device)
-        return images, labels, *pool.take(index, self.training.changes), rate
+        return images, labels, *known.take(index, self.training.changes), rate
 
     def loss(self, model: Network, *drawn: Tensor) -> Tensor:
         """The mean cross-entropy of the source and of added images, the latter after a step on the former."""
@@ -135,20 +135,20 @@ class MADA(Ascent):
 
     def _batches(self, phase: int) -> int:
         """How many batches a phase perturbs: fewer and fewer."""
-        own = self.training.pool.source_size
+        own = self.training.images.source_size
         return (min(self.pool or own, own) // self.batch - 1) // (phase + 1)
 
     def _learn_domain(self, generator: torch.Generator) -> None:
-        pool = self.training.pool
+        known = self.training.images
         if not len(self._epoch):
             if self._epochs == self.autoencoder_epochs * self._phase:
                 self._autoencoder.reset(generator)
-            there = len(pool) - self._newest
-            order = torch.randperm(there, generator=generator)[: there - there % self.batch]
+            size = len(known) - self._newest
+            order = torch.randperm(size, generator=generator)[: size - size % self.batch]
             self._epoch = self._newest + order
         index, self._epoch = self._epoch[: _PIECE * self.batch], self._epoch[_PIECE * self.batch :]
         # A cross-entropy wants targets from 0 to 1, which perturbed images have left.
-        images = pool.prepare.undo(pool.take(index)[0]).clamp(0, 1)
+        images = known.prepare.undo(known.take(index)[0]).clamp(0, 1)
         prior = self._autoencoder.draw_prior(len(index), generator)
         for part, codes in zip(images.split(self.batch), prior.split(self.batch), strict=True):
             self._autoencoder.fit(part, codes)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from xcnorm.errors import UserError, unknown_name
 from xcnorm.methods.training import Training
 from xcnorm.models import Network
+from xcnorm.registry import Registry
 
 
 @dataclass
@@ -126,7 +127,7 @@ class Method:
         """Called when the network's weights have moved, with what `loss` was given."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What must be kept to go on later, besides the companion and the pool, which the engine keeps.
+        """What must be kept to go on later, besides the companion and the images, which the engine keeps.
 
         Tensors, numbers, strings, and dicts and lists of them.
         """
@@ -136,30 +137,39 @@ class Method:
         """Go on from a state."""
 
 
+METHODS: Registry[type[Method]] = Registry("method", "xcnorm.methods")
+
 M = TypeVar("M", bound=type[Method])
-_REGISTERED: dict[str, type[Method]] = {}
 
 
 def register_method(name: str) -> Callable[[M], M]:
-    """Make a class known as the method of that name.
-
-    Args:
-        name: What users call it.
-    """
+    """Make a class known as the method of that name."""
 
     def register(cls: M) -> M:
-        if name in _REGISTERED and _REGISTERED[name].__qualname__ != cls.__qualname__:
-            raise ValueError(f"method {name!r} is registered already; choose another name")
+        METHODS.register(name, cls)
         cls.name = name
-        _REGISTERED[name] = cls
         return cls
 
     return register
 
 
-def registered() -> dict[str, type[Method]]:
-    """The methods that were registered so far."""
-    return _REGISTERED
+def list_methods() -> tuple[str, ...]:
+    """The names of all methods.
+
+    Example:
+        >>> "erm" in list_methods()
+        True
+    """
+    return tuple(METHODS)
+
+
+def find_method(name: str) -> type[Method]:
+    """A method by name.
+
+    Raises:
+        UserError: There is none of that name.
+    """
+    return METHODS[name]
 
 
 def _tuples(options: Mapping[str, Any]) -> dict[str, Any]:

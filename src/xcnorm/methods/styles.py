@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from xcnorm.data.pool import Preparation
+from xcnorm.data.training_images import Preparation
 
 _LEAST = 1e-3  # of the sum of branch weights that the branches are divided by
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from xcnorm.data.pool import Change, Pool
+from xcnorm.data.training_images import Change, TrainingImages
 from xcnorm.models import Network
 
 
@@ -17,7 +17,7 @@ class Training:
 
     Attributes:
         network: The network itself, on its device, as `Method.adapt` left it.
-        pool: The images it learns from; a method may add some.
+        images: The images it learns from; a method may add some.
         device: Where everything is computed.
         batch: Images in a batch of all processes together.
         part: Which of them are this process's; random numbers for each image are drawn for all and cut by it, so that
@@ -29,7 +29,7 @@ class Training:
     """
 
     network: Network
-    pool: Pool
+    images: TrainingImages
     device: torch.device
     batch: int
     part: slice

@@ -47,9 +47,8 @@ class TwoStreams(Method):
         """A second batch, independent of the first."""
         if not self.weight:
             return images, labels
-        pool = self.training.pool
-        index = torch.randint(len(pool), (len(images),), generator=generator)
-        return images, labels, *pool.take(index, self.training.changes)
+        index = torch.randint(len(self.training.images), (len(images),), generator=generator)
+        return images, labels, *self.training.images.take(index, self.training.changes)
 
     def loss(self, model: Network, *drawn: Tensor) -> Tensor:
         """The cross-entropy of both streams, and their comparison.

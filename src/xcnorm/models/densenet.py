@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from xcnorm.models.registry import register_model
+from xcnorm.models.create import register_model
 from xcnorm.models.wiring import Network, Wiring, global_pool, initialise
 
 _BOTTLENECK = 4

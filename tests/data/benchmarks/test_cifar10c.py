@@ -8,6 +8,7 @@ from tests.data.benchmarks.roots import fill
 from xcnorm import data
 from xcnorm.cli import main
 from xcnorm.data.benchmarks import cifar10c
+from xcnorm.data.catalogue import BENCHMARKS
 from xcnorm.errors import UserError
 
 TRAIN = [f"cifar10_train_{number}of5" for number in range(1, 6)]
@@ -23,9 +24,9 @@ def root(tmp_path):
 def two_test_images(root, monkeypatch):
     """The published grid of ten thousand images is too large for a test."""
     test = replace(cifar10c._TEST, forms=tuple(replace(form, count=None) for form in cifar10c._TEST.forms))
-    parts = tuple(test if part is cifar10c._TEST else part for part in cifar10c.PARTS)
+    parts = tuple(test if part is cifar10c._TEST else part for part in BENCHMARKS["cifar10c"].parts)
     monkeypatch.setattr(cifar10c, "_TEST", test)
-    monkeypatch.setattr(cifar10c, "PARTS", parts)
+    monkeypatch.setitem(BENCHMARKS._items, "cifar10c", replace(BENCHMARKS["cifar10c"], parts=parts))
     data.readers.write_npz(root / "cifar10_test.npz", torch.zeros(2, 3, 32, 32, dtype=torch.uint8), torch.arange(2))
 
 

@@ -19,7 +19,7 @@ PUBLISHED = [(name, file) for name in data.list_benchmarks() for file in data.ca
 @pytest.fixture
 def any_count(monkeypatch):
     """Parts may have any number of images."""
-    for name in ("_TEST", "_SVHN", "_MNIST_M", "_SYN", "_USPS_TEST"):
+    for name in ("_TEST", "_SVHN", "_MNIST_M", "_SYN", "_USPS"):
         part = getattr(digits, name)
         monkeypatch.setattr(digits, name, replace(part, forms=tuple(replace(form, count=None) for form in part.forms)))
 

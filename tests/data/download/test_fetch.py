@@ -167,7 +167,7 @@ def test_a_killed_download_asks_only_for_what_is_missing(server, tmp_path):
     process.wait()
     have = part.stat().st_size
     assert 0 < have < SIZE
-    assert files(tmp_path) == ["data.bin.part"]
+    assert files(tmp_path) == [".data.bin.lock", "data.bin.part"]
     assert fetch(published(server, "fine"), tmp_path).read_bytes() == DATA
     assert server.log == [("stalls", None), ("fine", f"bytes={have}-")]
     assert files(tmp_path) == ["data.bin"]

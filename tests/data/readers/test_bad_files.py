@@ -680,10 +680,10 @@ def test_what_cannot_be_written(tmp_path, images, labels, reason):
 
 def test_where_nothing_can_be_written(tmp_path):
     images, labels = torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
-    message = complaint(write_npz, tmp_path / "nowhere" / "set.npz", images, labels)
-    assert "nowhere/set.npz cannot be written (No such file or directory)" in message
     (tmp_path / "folder.npz").mkdir()
-    assert "folder.npz cannot be written" in complaint(write_npz, tmp_path / "folder.npz", images, labels)
+    assert "folder.npz" in complaint(write_npz, tmp_path / "folder.npz", images, labels)
     assert [path.name for path in tmp_path.iterdir()] == ["folder.npz"]
     (tmp_path / "file").touch()
-    assert "set.npz cannot be written" in complaint(write_npz, tmp_path / "file" / "set.npz", images, labels)
+    message = complaint(write_npz, tmp_path / "file" / "set.npz", images, labels)
+    assert "cannot write" in message
+    assert "write it into another folder" in message

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from xcnorm.data.card import Card
+from xcnorm.data.catalogue import register_benchmark
 from xcnorm.data.domain import Benchmark, Domain, LabelledImages, Targets
 from xcnorm.data.parts import Form, Part
 from xcnorm.data.readers import read_npz, read_npz_array
@@ -54,9 +55,9 @@ _IMAGES = Part(
     remedy="it cannot be fetched by xcnorm; pack your own copy with arrays images, labels, stain_group and slide",
     classes=2,
 )
-PARTS = (_IMAGES,)
 
 
+@register_benchmark(CARD, parts=(_IMAGES,))
 def load(root: Path, *, source: str = "medium", validation: float = 0.1, seed: int = 0) -> Benchmark:
     """Load one stain group as the source and the two others as targets.
 

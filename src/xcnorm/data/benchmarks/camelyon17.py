@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from xcnorm.data.card import Card
+from xcnorm.data.catalogue import register_benchmark
 from xcnorm.data.domain import Benchmark, Domain, LabelledImages, Targets
 from xcnorm.data.download.remote import RemoteFile
 from xcnorm.data.parts import Form, Part
@@ -51,9 +52,10 @@ def _verify(table_file: Path) -> LabelledImages:
     return LabelledImages(torch.empty(len(table.paths), 0), torch.from_numpy(table.labels))
 
 
-PARTS = (Part("Camelyon17", (Form((f"{FOLDER}/metadata.csv",), _verify, count=455954),)),)
+_PATCHES = Part("Camelyon17", (Form((f"{FOLDER}/metadata.csv",), _verify, count=455954),))
 
 
+@register_benchmark(CARD, parts=(_PATCHES,))
 def load(root: Path, *, source: int = 0) -> Benchmark:
     """Load one hospital as the source and the others as targets.
 
@@ -64,7 +66,7 @@ def load(root: Path, *, source: int = 0) -> Benchmark:
         root: The folder that holds ``camelyon17_v1.0``.
         source: The hospital to learn from, 0 to 4.
     """
-    form, (table,) = PARTS[0].find(root, CARD.name)
+    form, (table,) = _PATCHES.find(root, CARD.name)
     return load_folder(table.parent, source, CARD, expected=form.count)
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from xcnorm.data.benchmarks import camelyon17
+from xcnorm.data.catalogue import register_benchmark
 from xcnorm.data.domain import Benchmark
-from xcnorm.data.parts import Part
 from xcnorm.data.places import cache_root
 from xcnorm.data.synthesis import write_wilds
-from xcnorm.errors import UserError
+from xcnorm.files import disk_errors
 
 CARD = replace(
     camelyon17.CARD,
@@ -22,9 +22,9 @@ CARD = replace(
     citation="Layout: WILDS, Koh et al. 2021.",
     files=(),
 )
-PARTS: tuple[Part, ...] = ()
 
 
+@register_benchmark(CARD)
 def load(root: Path, *, source: int = 0) -> Benchmark:
     """Draw the set into the cache folder, the first time, and load it as Camelyon17 is loaded.
 
@@ -33,10 +33,6 @@ def load(root: Path, *, source: int = 0) -> Benchmark:
         source: The hospital to learn from, 0 to 4.
     """
     folder = cache_root() / "camelyon17-mini-v1"
-    try:
+    with disk_errors(folder, "name another folder in XCNORM_CACHE"):
         write_wilds(folder, patches_per_cell=40)
-    except OSError as error:
-        raise UserError(
-            f"cannot write {folder}: {error.strerror}; let it be written, or name another folder in XCNORM_CACHE"
-        ) from error
     return camelyon17.load_folder(folder, source, CARD)

@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 
 from xcnorm.data.card import Card
-from xcnorm.data.corruptions import names
+from xcnorm.data.catalogue import register_benchmark
+from xcnorm.data.corruptions import published
 from xcnorm.data.domain import Benchmark, Domain, LabelledImages, Targets
 from xcnorm.data.download.remote import RemoteFile
 from xcnorm.data.grid import SEVERITIES, corrupted_targets
@@ -127,9 +128,29 @@ _FROST = Part(
     remedy="the regenerated set uses procedural frost instead",
     target=True,
 )
-PARTS = (_TRAIN, _TEST, _GRID, _FROST)
 
 
+def verify(root: Path) -> Iterator[Finding]:
+    """Say which corruptions the published files lack, if they are there at all.
+
+    Args:
+        root: The folder that holds the data.
+    """
+    try:
+        folder, _ = _GRID.read(root, CARD.name)
+        test, _ = _TEST.read(root, CARD.name)
+    except UserError:  # missing or damaged, which was said before
+        return
+    absent = _absent(folder)
+    for name, reason in absent.items():
+        yield Finding(f"CIFAR-10-C {name}", "missing", True, reason)
+    try:
+        _check_labels(folder, [name for name in published() if name not in absent], test)
+    except UserError as error:
+        yield Finding("CIFAR-10-C labels", "damaged", True, str(error))
+
+
+@register_benchmark(CARD, parts=(_TRAIN, _TEST, _GRID, _FROST), verify=verify)
 def load(root: Path, *, grid: str = "auto", seed: int = 0) -> Benchmark:
     """Load CIFAR-10 as the source, and a target for each corruption and severity, such as ``"fog/5"``.
 
@@ -156,7 +177,7 @@ def load(root: Path, *, grid: str = "auto", seed: int = 0) -> Benchmark:
     else:
         title = CARD.title
         missing = _absent(folder)
-        there = [name for name in names() if name not in missing]
+        there = [name for name in published() if name not in missing]
         _check_labels(folder, there, test)
         targets = Targets({f"{name}/{s}": partial(_official, folder, name, s) for name in there for s in SEVERITIES})
     return Benchmark(
@@ -170,26 +191,6 @@ def load(root: Path, *, grid: str = "auto", seed: int = 0) -> Benchmark:
     )
 
 
-def verify(root: Path) -> Iterator[Finding]:
-    """Say which corruptions the published files lack, if they are there at all.
-
-    Args:
-        root: The folder that holds the data.
-    """
-    try:
-        folder, _ = _GRID.read(root, CARD.name)
-        test, _ = _TEST.read(root, CARD.name)
-    except UserError:  # missing or damaged, which was said before
-        return
-    absent = _absent(folder)
-    for name, reason in absent.items():
-        yield Finding(f"CIFAR-10-C {name}", "missing", True, reason)
-    try:
-        _check_labels(folder, [name for name in names() if name not in absent], test)
-    except UserError as error:
-        yield Finding("CIFAR-10-C labels", "damaged", True, str(error))
-
-
 def _check_labels(folder: Path, there: list[str], test: LabelledImages) -> None:
     """All corruptions share one file of labels, so one of them stands for all."""
     for severity in SEVERITIES if there else ():
@@ -199,7 +200,7 @@ def _check_labels(folder: Path, there: list[str], test: LabelledImages) -> None:
 
 def _absent(folder: Path) -> dict[str, str]:
     there = list_cifar10c(folder)
-    return {name: f"{folder} has no {name}.npy; unpack the archive again" for name in names() if name not in there}
+    return {name: f"{folder} has no {name}.npy; unpack the archive again" for name in published() if name not in there}
 
 
 def frost_pictures(root: Path) -> tuple[torch.Tensor, ...] | None:

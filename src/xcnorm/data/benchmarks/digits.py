@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 import torch
+from torch import Tensor
 
 from xcnorm.data.card import Card
+from xcnorm.data.catalogue import register_benchmark
 from xcnorm.data.domain import Benchmark, Domain, LabelledImages, Targets
 from xcnorm.data.download.remote import RemoteFile
 from xcnorm.data.parts import Form, MissingPartError, Part
@@ -28,7 +29,7 @@ from xcnorm.data.transforms import resize
 from xcnorm.errors import UserError, unknown_name
 
 _MNIST = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/")
-_USPS = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
+_LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
 _KERAS = "https://github.com/VanushVaswani/keras_mnistm/releases/download/1.0/"
 _GANIN = "http://yaroslav.ganin.net"
 _SYN_REMEDY = (
@@ -67,7 +68,7 @@ CARD = Card(
             size=64275384,
             md5="eb5a983be6a315427106f1b164d9cef3",
         ),
-        RemoteFile("usps.t.bz2", (f"{_USPS}usps.t.bz2",), md5="8ea070ee2aca1ac39742fdd1ef5ed118"),
+        RemoteFile("usps.t.bz2", (f"{_LIBSVM}usps.t.bz2",), md5="8ea070ee2aca1ac39742fdd1ef5ed118"),
         RemoteFile("keras_mnistm.pkl.gz", (f"{_KERAS}keras_mnistm.pkl.gz",)),
         RemoteFile("mnist_m.tar.gz", md5="859df31c91afe82e80e5012ba928f279", manual=_MNIST_M_REMEDY),
         RemoteFile("synth_test_32x32.mat", manual=_SYN_REMEDY),
@@ -118,7 +119,7 @@ _SYN = Part(
     remedy=_SYN_REMEDY,
     target=True,
 )
-_USPS_TEST = Part(
+_USPS = Part(
     "USPS",
     (
         Form(("usps.t.bz2",), read_usps_libsvm, count=2007),
@@ -130,34 +131,26 @@ _USPS_TEST = Part(
 )
 
 
-def _keras_mnist_m(labels: torch.Tensor) -> Part:
+def _keras_mnist_m(labels: Tensor) -> Part:
     """The later MNIST-M, whose file has no labels of its own: they are those of MNIST's test set."""
     read = partial(read_mnist_m_keras, labels=labels)
     return Part("MNIST-M (keras)", (Form(("keras_mnistm.pkl.gz",), read, count=10000),), target=True)
 
 
-PARTS = (_TRAIN, _TEST, _SVHN, _MNIST_M, _keras_mnist_m(torch.zeros(10000, dtype=torch.int64)), _SYN, _USPS_TEST)
-
-Resample = Literal["bilinear", "lanczos"]
-
 _SUBSETS = {"first_10000": (0, 10000), "tf_5000_15000": (5000, 15000)}
 _RENDERED = 9553  # as many as SYN has
 
 
-def load(
-    root: Path,
-    *,
-    subset: str = "first_10000",
-    resample: Resample = "bilinear",
-    mnist_m: str = "original_9001",
-) -> Benchmark:
+@register_benchmark(
+    CARD, parts=(_TRAIN, _TEST, _SVHN, _MNIST_M, _keras_mnist_m(torch.zeros(10000, dtype=torch.int64)), _SYN, _USPS)
+)
+def load(root: Path, *, subset: str = "first_10000", mnist_m: str = "original_9001") -> Benchmark:
     """Load MNIST as the source and whatever targets are there.
 
     Args:
         root: The folder that holds the data.
         subset: Which training images of MNIST: ``"first_10000"``, or ``"tf_5000_15000"`` for those that ADA and M-ADA
             saw (an old reader put the first 5,000 aside).
-        resample: How images come to 32 pixels: ``"bilinear"`` or ``"lanczos"``.
         mnist_m: ``"original_9001"`` for the test set as first published, ``"keras_10000"`` for the one made later that
             RandConv and others used.
     """
@@ -173,41 +166,47 @@ def load(
             f"subset {subset!r} needs all 60,000 training images of MNIST, but {root} holds the first "
             f"{len(digits.labels):,}; fetch them with: xcnorm data download digits --data {root}"
         )
-    parts = {"svhn": _SVHN, "mnist_m": _MNIST_M, "syn": _SYN, "usps": _USPS_TEST}
+    parts = {"svhn": _SVHN, "mnist_m": _MNIST_M, "syn": _SYN, "usps": _USPS}
     if mnist_m == "keras_10000":
         parts["mnist_m"] = _keras_mnist_m(test.labels)
-    domains, missing = {}, {}
-    with ThreadPoolExecutor(len(parts) + 1) as pool:  # unpacking and decoding take most of the time, and go in parallel
-        reading = {name: pool.submit(_read, name, part, root, resample) for name, part in parts.items()}
-        reading["syn_rendered"] = pool.submit(_rendered)
-    for name, target in reading.items():
-        try:
-            domains[name] = target.result()
-        except MissingPartError as error:
-            missing[name] = str(error)
+    makers = {name: partial(_read, name, part, root) for name, part in parts.items()}
+    targets, missing = make_all(makers | {"syn_rendered": partial(rendered, _RENDERED)})
     return Benchmark(
         CARD,
         CARD.title,
         CARD.classes,
-        train=_domain("mnist", LabelledImages(*(tensor[start:stop] for tensor in digits)), resample),
-        validation=_domain("mnist", test, resample),
-        targets=Targets({name: partial(domains.__getitem__, name) for name in domains}),
+        train=at_32_pixels("mnist", LabelledImages(*(tensor[start:stop] for tensor in digits))),
+        validation=at_32_pixels("mnist", test),
+        targets=targets,
         missing=missing,
     )
 
 
-def _rendered() -> Domain:
-    if find_spec("matplotlib") is None:
-        remedy = 'install it with: pip install "xcnorm[report]"'
-        raise MissingPartError(f"syn_rendered needs the fonts that come with matplotlib; {remedy}")
-    labels = torch.arange(_RENDERED) % 10
+def make_all(makers: Mapping[str, Callable[[], Domain]]) -> tuple[Targets, dict[str, str]]:
+    """The targets that can be had, and for each other one what is missing."""
+    domains: dict[str, Domain] = {}
+    missing = {}
+    with ThreadPoolExecutor(len(makers)) as pool:  # unpacking and decoding take most of the time, and go in parallel
+        made = {name: pool.submit(make) for name, make in makers.items()}
+    for name, target in made.items():
+        try:
+            domains[name] = target.result()
+        except MissingPartError as error:
+            missing[name] = str(error)
+    return Targets(domains), missing
+
+
+def rendered(count: int) -> Domain:
+    """Digits that we render, as evenly spread over the classes as can be."""
+    labels = torch.arange(count) % 10
     return Domain("syn_rendered", render_syn(labels, pixels=CARD.pixels), labels, "rendered by xcnorm")
 
 
-def _read(name: str, part: Part, root: Path, resample: Resample) -> Domain:
+def at_32_pixels(name: str, data: LabelledImages, note: str = "") -> Domain:
+    """A domain of digits of any size."""
+    return Domain(name, resize(data.images, CARD.pixels), data.labels, note)
+
+
+def _read(name: str, part: Part, root: Path) -> Domain:
     data, note = part.read(root, CARD.name)
-    return _domain(name, data, resample, note)
-
-
-def _domain(name: str, data: LabelledImages, resample: Resample, note: str = "") -> Domain:
-    return Domain(name, resize(data.images, CARD.pixels, resample), data.labels, note)
+    return at_32_pixels(name, data, note)

@@ -10,10 +10,11 @@ import torch
 
 from xcnorm.data.bars import counting_bar
 from xcnorm.data.card import Card
-from xcnorm.data.corruptions import CATEGORIES
+from xcnorm.data.catalogue import register_benchmark
+from xcnorm.data.corruptions import standard
 from xcnorm.data.domain import Benchmark, Domain, LabelledImages, Targets
 from xcnorm.data.grid import corrupted_targets
-from xcnorm.data.parts import Finding, Part
+from xcnorm.data.parts import Finding
 from xcnorm.data.pictures import load_pictures
 from xcnorm.data.readers import is_picture, read_picture
 from xcnorm.errors import UserError, unknown_name
@@ -29,12 +30,34 @@ CARD = Card(
     licence="Yours.",
     citation="",
 )
-PARTS: tuple[Part, ...] = ()
-
-# The standard fifteen: those the published tables are made of.
-_CORRUPTIONS = tuple(name for members in CATEGORIES["sdg4"].values() for name in members)
 
 
+def verify(root: Path) -> Iterator[Finding]:
+    """Open every picture, domain by domain, and say which domain knows all classes and can be the source.
+
+    Args:
+        root: The folder of domains.
+    """
+    domains = _domains(root)
+    every = {label for found in domains.values() for label in found}
+    for name, found in domains.items():
+        paths = [path for of_class in found.values() for path in of_class]
+        absent = ", ".join(map(repr, sorted(every - set(found))))
+        source = f"; no source, because it lacks {absent}" if absent else "; can be the source"
+        try:
+            with counting_bar(f"opening {name}", len(paths)) as advance:
+                for path in paths:
+                    read_picture(path)
+                    advance(1)
+        except UserError as error:
+            yield Finding(name, "damaged", False, str(error))
+        else:
+            yield Finding(name, "ok", False, f"{len(paths):,} pictures of {len(found)} classes{source}")
+    if not any(set(found) == every for found in domains.values()):
+        yield Finding("source", "damaged", False, "no domain has all classes; remove those that the source lacks")
+
+
+@register_benchmark(CARD, verify=verify)
 def load(
     root: Path,
     *,
@@ -91,36 +114,11 @@ def load(
         )
         title = CARD.title
     else:
-        targets = corrupted_targets(LabelledImages(clean.images, clean.labels), corruptions=_CORRUPTIONS, seed=seed)
+        targets = corrupted_targets(LabelledImages(clean.images, clean.labels), corruptions=standard(), seed=seed)
         title = f"{CARD.title} under corruptions"
     return Benchmark(
         CARD, title, classes, _load(source, train, classes, pixels), clean, targets=targets, warnings=warnings
     )
-
-
-def verify(root: Path) -> Iterator[Finding]:
-    """Open every picture, domain by domain, and say which domain knows all classes and can be the source.
-
-    Args:
-        root: The folder of domains.
-    """
-    domains = _domains(root)
-    every = {label for found in domains.values() for label in found}
-    for name, found in domains.items():
-        paths = [path for of_class in found.values() for path in of_class]
-        absent = ", ".join(map(repr, sorted(every - set(found))))
-        source = f"; no source, because it lacks {absent}" if absent else "; can be the source"
-        try:
-            with counting_bar(f"opening {name}", len(paths)) as advance:
-                for path in paths:
-                    read_picture(path)
-                    advance(1)
-        except UserError as error:
-            yield Finding(name, "damaged", False, str(error))
-        else:
-            yield Finding(name, "ok", False, f"{len(paths):,} pictures of {len(found)} classes{source}")
-    if not any(set(found) == every for found in domains.values()):
-        yield Finding("source", "damaged", False, "no domain has all classes; remove those that the source lacks")
 
 
 Classes = dict[str, list[Path]]

@@ -1,6 +1,6 @@
 """Corruptions: nineteen ways for a picture to go wrong, at five severities, as in CIFAR-10-C and ImageNet-C.
 
-A corruption is a file of this package that holds a `CORRUPTION`; its name is the file's.
+A corruption is registered by `register_corruption`, in a file of this package or in a plugin.
 
 Example:
     >>> import torch
@@ -11,7 +11,27 @@ Example:
 """
 
 from xcnorm.data.corruptions.categories import CATEGORIES
-from xcnorm.data.corruptions.corruption import Corruption, Shape
-from xcnorm.data.corruptions.engine import apply, corrupt, draw, names
+from xcnorm.data.corruptions.corruption import (
+    Corruption,
+    Fields,
+    Shape,
+    names,
+    published,
+    register_corruption,
+    standard,
+)
+from xcnorm.data.corruptions.run import apply, corrupt, draw
 
-__all__ = ["CATEGORIES", "Corruption", "Shape", "apply", "corrupt", "draw", "names"]
+__all__ = [
+    "CATEGORIES",
+    "Corruption",
+    "Fields",
+    "Shape",
+    "apply",
+    "corrupt",
+    "draw",
+    "names",
+    "published",
+    "register_corruption",
+    "standard",
+]

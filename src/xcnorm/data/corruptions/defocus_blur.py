@@ -4,11 +4,18 @@ import torch
 from torch import Tensor
 
 from xcnorm.data.corruptions._filters import correlation, multiply
-from xcnorm.data.corruptions.corruption import Corruption, Fields, draw_nothing
+from xcnorm.data.corruptions.corruption import Fields, register_corruption
 
 _NEGLIGIBLE = 1e-9  # what a part of the kernel may weigh without showing in 8 bits
 
 
+@register_corruption(
+    "defocus_blur",
+    "blur",
+    published=4,
+    cifar=((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
+    imagenet=((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)),
+)
 def _apply(images: Tensor, fields: Fields, constants: tuple[float, float]) -> Tensor:
     # Any kernel is a sum of products of a column and a row; one as even as a disk needs only a few of them.
     columns, weights, rows = torch.linalg.svd(_disk(*constants))
@@ -28,11 +35,3 @@ def _disk(radius: float, softness: float) -> Tensor:
     kernel = (-0.5 * (offsets / softness).square()).exp()
     soften = correlation(kernel / kernel.sum(), len(square), "reflect_101")
     return soften @ (disk / disk.sum()) @ soften.T
-
-
-CORRUPTION = Corruption(
-    cifar=((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
-    imagenet=((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)),
-    draw=draw_nothing,
-    apply=_apply,
-)

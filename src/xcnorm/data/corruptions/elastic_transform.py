@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from xcnorm.data.corruptions._filters import bilinear, gaussian
-from xcnorm.data.corruptions.corruption import Corruption, Fields, Shape
+from xcnorm.data.corruptions.corruption import Fields, Shape, register_corruption
 from xcnorm.data.streams import Stream
 
 _Constants = tuple[float, float, float]  # strength and smoothness of the waves, and reach of the skew, in pixels
@@ -16,6 +16,33 @@ def _draw(stream: Stream, shape: Shape, constants: _Constants) -> Fields:
     return {"corners": corners, "waves": 2 * stream.uniform(2, shape.height, shape.width) - 1}
 
 
+def _pixels(size: int, *fractions: float) -> _Constants:
+    """The published generator gives its constants as fractions of an image's size."""
+    strength, smoothness, reach = (size * fraction for fraction in fractions)
+    return strength, smoothness, reach
+
+
+@register_corruption(
+    "elastic_transform",
+    "digital",
+    published=13,
+    cifar=(
+        _pixels(32, 0, 0, 0.08),
+        _pixels(32, 0.05, 0.2, 0.07),
+        _pixels(32, 0.08, 0.06, 0.06),
+        _pixels(32, 0.1, 0.04, 0.05),
+        _pixels(32, 0.1, 0.03, 0.03),
+    ),
+    imagenet=(
+        # 244 is a slip of the published generator, which worked on 224 pixels.
+        _pixels(244, 2, 0.7, 0.1),
+        _pixels(244, 2, 0.08, 0.2),
+        _pixels(244, 0.05, 0.01, 0.02),
+        _pixels(244, 0.07, 0.01, 0.02),
+        _pixels(244, 0.12, 0.01, 0.02),
+    ),
+    draw=_draw,
+)
 def _apply(images: Tensor, fields: Fields, constants: _Constants) -> Tensor:
     strength, smoothness, _ = constants
     images = _skew(images, fields["corners"])
@@ -55,30 +82,3 @@ def _grid(images: Tensor) -> tuple[Tensor, Tensor]:
     """The pixels' rows ``(H, 1)`` and columns ``(W,)``, float64."""
     y, x = (torch.arange(size, dtype=torch.float64, device=images.device) for size in images.shape[2:])
     return y.unsqueeze(1), x
-
-
-def _pixels(size: int, *fractions: float) -> _Constants:
-    """The published generator gives its constants as fractions of an image's size."""
-    strength, smoothness, reach = (size * fraction for fraction in fractions)
-    return strength, smoothness, reach
-
-
-CORRUPTION = Corruption(
-    cifar=(
-        _pixels(32, 0, 0, 0.08),
-        _pixels(32, 0.05, 0.2, 0.07),
-        _pixels(32, 0.08, 0.06, 0.06),
-        _pixels(32, 0.1, 0.04, 0.05),
-        _pixels(32, 0.1, 0.03, 0.03),
-    ),
-    imagenet=(
-        # 244 is a slip of the published generator, which worked on 224 pixels.
-        _pixels(244, 2, 0.7, 0.1),
-        _pixels(244, 2, 0.08, 0.2),
-        _pixels(244, 0.05, 0.01, 0.02),
-        _pixels(244, 0.07, 0.01, 0.02),
-        _pixels(244, 0.12, 0.01, 0.02),
-    ),
-    draw=_draw,
-    apply=_apply,
-)

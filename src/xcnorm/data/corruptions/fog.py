@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from xcnorm.data.corruptions.corruption import Corruption, Fields, Shape
+from xcnorm.data.corruptions.corruption import Fields, Shape, register_corruption
 from xcnorm.data.streams import Stream
 
 
@@ -12,6 +12,15 @@ def _draw(stream: Stream, shape: Shape, constants: tuple[float, float]) -> Field
     return {"wibble": stream.uniform(side, side)}
 
 
+@register_corruption(
+    "fog",
+    "weather",
+    published=10,
+    # How much fog, and how fast its randomness shrinks towards small scales.
+    cifar=((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)),
+    imagenet=((1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)),
+    draw=_draw,
+)
 def _apply(images: Tensor, fields: Fields, constants: tuple[float, float]) -> Tensor:
     amount, decay = constants
     height, width = images.shape[2:]
@@ -49,12 +58,3 @@ def _plasma(uniform: Tensor, decay: float) -> Tensor:
         step, wibble = half, wibble / decay
     ground = ground - ground.amin((1, 2), keepdim=True)
     return ground / ground.amax((1, 2), keepdim=True)
-
-
-CORRUPTION = Corruption(
-    # How much fog, and how fast its randomness shrinks towards small scales.
-    cifar=((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)),
-    imagenet=((1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)),
-    draw=_draw,
-    apply=_apply,
-)

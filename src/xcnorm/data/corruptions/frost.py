@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from xcnorm.data.corruptions.corruption import Corruption, Fields, Shape
+from xcnorm.data.corruptions.corruption import CORRUPTIONS, Corruption, Fields, Shape, register_corruption
 from xcnorm.data.streams import Stream
 from xcnorm.data.synthesis.frost import frost_pictures
 from xcnorm.errors import UserError
@@ -75,7 +75,7 @@ def with_pictures(pictures: tuple[Tensor, ...]) -> Corruption:
                 )
         return _lay_over(images, fields, constants, atlas(constants.shrinkage, images.device))
 
-    return replace(CORRUPTION, apply=apply)
+    return replace(CORRUPTIONS["frost"], apply=apply)
 
 
 def _draw(stream: Stream, shape: Shape, constants: _Constants) -> Fields:
@@ -83,6 +83,26 @@ def _draw(stream: Stream, shape: Shape, constants: _Constants) -> Fields:
     return {"picture": stream.uniform(), "top": stream.uniform(), "left": stream.uniform()}
 
 
+@register_corruption(
+    "frost",
+    "weather",
+    published=9,
+    cifar=(
+        _Constants(1.00, 0.20, shrinkage=5),
+        _Constants(1.00, 0.30, shrinkage=5),
+        _Constants(0.90, 0.40, shrinkage=5),
+        _Constants(0.85, 0.40, shrinkage=5),
+        _Constants(0.75, 0.45, shrinkage=5),
+    ),
+    imagenet=(
+        _Constants(1.00, 0.40, shrinkage=1),
+        _Constants(0.80, 0.60, shrinkage=1),
+        _Constants(0.70, 0.70, shrinkage=1),
+        _Constants(0.65, 0.70, shrinkage=1),
+        _Constants(0.60, 0.75, shrinkage=1),
+    ),
+    draw=_draw,
+)
 def _apply(images: Tensor, fields: Fields, constants: _Constants) -> Tensor:
     return _lay_over(images, fields, constants, _generated(constants.shrinkage, images.device))
 
@@ -118,23 +138,3 @@ def _atlas(pictures: tuple[Tensor, ...], shrinkage: int, device: torch.device) -
 @cache
 def _generated(shrinkage: int, device: torch.device) -> _Atlas:
     return _atlas(frost_pictures(_USED, 1024, 1024, seed=0), shrinkage, device)
-
-
-CORRUPTION = Corruption(
-    cifar=(
-        _Constants(1.00, 0.20, shrinkage=5),
-        _Constants(1.00, 0.30, shrinkage=5),
-        _Constants(0.90, 0.40, shrinkage=5),
-        _Constants(0.85, 0.40, shrinkage=5),
-        _Constants(0.75, 0.45, shrinkage=5),
-    ),
-    imagenet=(
-        _Constants(1.00, 0.40, shrinkage=1),
-        _Constants(0.80, 0.60, shrinkage=1),
-        _Constants(0.70, 0.70, shrinkage=1),
-        _Constants(0.65, 0.70, shrinkage=1),
-        _Constants(0.60, 0.75, shrinkage=1),
-    ),
-    draw=_draw,
-    apply=_apply,
-)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from xcnorm.data.corruptions._filters import gaussian
-from xcnorm.data.corruptions.corruption import Corruption, Fields, Shape
+from xcnorm.data.corruptions.corruption import Fields, Shape, register_corruption
 from xcnorm.data.streams import Stream
 
 _Constants = tuple[
@@ -23,6 +23,14 @@ def _draw(stream: Stream, shape: Shape, constants: _Constants) -> Fields:
     return {"steps": stream.integers(-reach, reach, rounds, 2, *inner)}  # to the right, and down
 
 
+@register_corruption(
+    "glass_blur",
+    "blur",
+    published=5,
+    cifar=((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
+    imagenet=((0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
+    draw=_draw,
+)
 def _apply(images: Tensor, fields: Fields, constants: _Constants) -> Tensor:
     sigma, reach, _ = constants
     height, width = images.shape[2:]
@@ -54,11 +62,3 @@ def _sources(steps: Tensor, height: int, width: int, reach: int) -> Tensor:
     while not torch.equal(leap, further := leap.gather(1, leap)):
         leap = further
     return neighbour.gather(1, leap)
-
-
-CORRUPTION = Corruption(
-    cifar=((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
-    imagenet=((0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
-    draw=_draw,
-    apply=_apply,
-)

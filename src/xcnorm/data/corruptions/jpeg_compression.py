@@ -11,7 +11,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from xcnorm.data.corruptions.corruption import Corruption, Fields, draw_nothing
+from xcnorm.data.corruptions.corruption import Fields, register_corruption
 
 # The quantisation tables of the standard's Annex K, for brightness and for colour; quality scales them.
 _LUMA = """
@@ -36,6 +36,13 @@ _CHROMA = """
 """
 
 
+@register_corruption(
+    "jpeg_compression",
+    "digital",
+    published=15,
+    cifar=(80, 65, 58, 50, 40),
+    imagenet=(25, 18, 15, 10, 7),
+)
 def _apply(images: Tensor, fields: Fields, quality: int) -> Tensor:
     pixels = (images * 255).round().to(torch.int32)
     luma, *chroma = _to_ycc(*pixels.unbind(1))
@@ -147,11 +154,3 @@ def _cosines(device: torch.device) -> Tensor:
     row3 = 25172 * c + bc + ac + all_four
     row1 = 12299 * d + ad + bd + all_four
     return torch.stack([row0, row1, row2, row3, row4, row5, row6, row7]).to(device)
-
-
-CORRUPTION = Corruption(
-    cifar=(80, 65, 58, 50, 40),
-    imagenet=(25, 18, 15, 10, 7),
-    draw=draw_nothing,
-    apply=_apply,
-)

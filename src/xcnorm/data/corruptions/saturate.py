@@ -2,9 +2,17 @@
 
 from torch import Tensor
 
-from xcnorm.data.corruptions.corruption import Corruption, Fields, draw_nothing
+from xcnorm.data.corruptions.corruption import Fields, register_corruption
 
 
+@register_corruption(
+    "saturate",
+    "digital",
+    published=19,
+    # Saturation is multiplied by the first and then raised by the second.
+    cifar=((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
+    imagenet=((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
+)
 def _apply(images: Tensor, fields: Fields, constants: tuple[float, float]) -> Tensor:
     factor, more = constants
     # S is how far the smallest of the three lies below the largest, V, as a share of V. With hue and V fixed, all
@@ -18,12 +26,3 @@ def _apply(images: Tensor, fields: Fields, constants: tuple[float, float]) -> Te
     red = images.new_tensor([0, 1, 1]).view(1, 3, 1, 1)
     grey = value - red * more * value
     return coloured.where(deepest > 0, grey)
-
-
-CORRUPTION = Corruption(
-    # Saturation is multiplied by the first and then raised by the second.
-    cifar=((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
-    imagenet=((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
-    draw=draw_nothing,
-    apply=_apply,
-)

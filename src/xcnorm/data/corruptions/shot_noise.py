@@ -5,7 +5,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from xcnorm.data.corruptions.corruption import Corruption, Fields, Shape
+from xcnorm.data.corruptions.corruption import Fields, Shape, register_corruption
 from xcnorm.data.streams import Stream
 
 _BINS = 1024  # of the quantile; in most of them the number of grains is the same throughout
@@ -15,6 +15,15 @@ def _draw(stream: Stream, shape: Shape, white: int) -> Fields:
     return {"quantile": stream.uniform(*shape)}
 
 
+@register_corruption(
+    "shot_noise",
+    "noise",
+    published=2,
+    # Grains that make white.
+    cifar=(500, 250, 100, 75, 50),
+    imagenet=(60, 25, 12, 5, 3),
+    draw=_draw,
+)
 def _apply(images: Tensor, fields: Fields, white: int) -> Tensor:
     level = (images * 255).round()
     quantile = fields["quantile"].expand_as(images)
@@ -51,12 +60,3 @@ def _known(white: int, device: torch.device) -> Tensor:
     start = torch.arange(_BINS, dtype=torch.float64, device=device) / _BINS
     first, last = (_search(level, quantile, white) for quantile in (start, start + 1 / _BINS - 2**-24))
     return first.where(first == last, -1).flatten()
-
-
-CORRUPTION = Corruption(
-    # Grains that make white.
-    cifar=(500, 250, 100, 75, 50),
-    imagenet=(60, 25, 12, 5, 3),
-    draw=_draw,
-    apply=_apply,
-)

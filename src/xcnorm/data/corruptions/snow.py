@@ -7,7 +7,7 @@ from torch import Tensor
 
 from xcnorm.data.colour import grey_level
 from xcnorm.data.corruptions._filters import clipped_zoom, motion
-from xcnorm.data.corruptions.corruption import Corruption, Fields, Shape
+from xcnorm.data.corruptions.corruption import Fields, Shape, register_corruption
 from xcnorm.data.streams import Stream
 
 
@@ -25,15 +25,10 @@ def _draw(stream: Stream, shape: Shape, constants: _Constants) -> Fields:
     return {"noise": stream.normal(1, shape.height, shape.width), "angle": 90 * stream.uniform() - 135}
 
 
-def _apply(images: Tensor, fields: Fields, constants: _Constants) -> Tensor:
-    noise = clipped_zoom(constants.mean + constants.deviation * fields["noise"], constants.zoom)
-    flakes = torch.where(noise < constants.threshold, 0, noise).clamp(0, 1)
-    flakes = motion((flakes * 255).floor() / 255, constants.radius, constants.sigma, fields["angle"])
-    pale = torch.maximum(images, grey_level(*images.split(1, 1)) * 1.5 + 0.5)
-    return constants.scene * images + (1 - constants.scene) * pale + flakes + flakes.flip(2, 3)
-
-
-CORRUPTION = Corruption(
+@register_corruption(
+    "snow",
+    "weather",
+    published=8,
     cifar=(
         _Constants(0.1, 0.2, 1, 0.6, 8, 3, 0.95),
         _Constants(0.1, 0.2, 1, 0.5, 10, 4, 0.9),
@@ -49,5 +44,10 @@ CORRUPTION = Corruption(
         _Constants(0.55, 0.3, 2.5, 0.85, 12, 12, 0.55),
     ),
     draw=_draw,
-    apply=_apply,
 )
+def _apply(images: Tensor, fields: Fields, constants: _Constants) -> Tensor:
+    noise = clipped_zoom(constants.mean + constants.deviation * fields["noise"], constants.zoom)
+    flakes = torch.where(noise < constants.threshold, 0, noise).clamp(0, 1)
+    flakes = motion((flakes * 255).floor() / 255, constants.radius, constants.sigma, fields["angle"])
+    pale = torch.maximum(images, grey_level(*images.split(1, 1)) * 1.5 + 0.5)
+    return constants.scene * images + (1 - constants.scene) * pale + flakes + flakes.flip(2, 3)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from xcnorm.data.corruptions._filters import gaussian
 from xcnorm.data.corruptions._liquid import correlate, distance, edges, equalise
-from xcnorm.data.corruptions.corruption import Corruption, Fields, Shape
+from xcnorm.data.corruptions.corruption import Fields, Shape, register_corruption
 from xcnorm.data.streams import Stream
 
 _WATER = (175, 238, 238)
@@ -41,6 +41,26 @@ def _draw(stream: Stream, shape: Shape, constants: _Constants) -> Fields:
     return {"layer": stream.normal(shape.height, shape.width)}
 
 
+@register_corruption(
+    "spatter",
+    "digital",
+    published=18,
+    cifar=(
+        _Constants(0.62, 0.1, 0.7, 0.70, 0.5, mud=False),
+        _Constants(0.65, 0.1, 0.8, 0.70, 0.5, mud=False),
+        _Constants(0.65, 0.3, 1.0, 0.69, 0.5, mud=False),
+        _Constants(0.65, 0.1, 0.7, 0.69, 0.6, mud=True),
+        _Constants(0.65, 0.1, 0.5, 0.68, 0.6, mud=True),
+    ),
+    imagenet=(
+        _Constants(0.65, 0.3, 4, 0.69, 0.6, mud=False),
+        _Constants(0.65, 0.3, 3, 0.68, 0.6, mud=False),
+        _Constants(0.65, 0.3, 2, 0.68, 0.5, mud=False),
+        _Constants(0.65, 0.3, 1, 0.65, 1.5, mud=True),
+        _Constants(0.67, 0.4, 1, 0.65, 1.5, mud=True),
+    ),
+    draw=_draw,
+)
 def _apply(images: Tensor, fields: Fields, constants: _Constants) -> Tensor:
     # In double precision, because thresholds follow that make much of little.
     noise = constants.mean + constants.deviation * fields["layer"].double().unsqueeze(1)
@@ -66,23 +86,3 @@ def _water(layer: Tensor) -> Tensor:
 
 def _colour(colour: tuple[int, int, int], like: Tensor) -> Tensor:
     return torch.tensor(colour, dtype=like.dtype, device=like.device).view(1, 3, 1, 1) / 255
-
-
-CORRUPTION = Corruption(
-    cifar=(
-        _Constants(0.62, 0.1, 0.7, 0.70, 0.5, mud=False),
-        _Constants(0.65, 0.1, 0.8, 0.70, 0.5, mud=False),
-        _Constants(0.65, 0.3, 1.0, 0.69, 0.5, mud=False),
-        _Constants(0.65, 0.1, 0.7, 0.69, 0.6, mud=True),
-        _Constants(0.65, 0.1, 0.5, 0.68, 0.6, mud=True),
-    ),
-    imagenet=(
-        _Constants(0.65, 0.3, 4, 0.69, 0.6, mud=False),
-        _Constants(0.65, 0.3, 3, 0.68, 0.6, mud=False),
-        _Constants(0.65, 0.3, 2, 0.68, 0.5, mud=False),
-        _Constants(0.65, 0.3, 1, 0.65, 1.5, mud=True),
-        _Constants(0.67, 0.4, 1, 0.65, 1.5, mud=True),
-    ),
-    draw=_draw,
-    apply=_apply,
-)

@@ -1,8 +1,7 @@
-"""Putting files in place whole or not at all, and saying in one line why it cannot be done."""
+"""Files that arrive in pieces, over several attempts if need be."""
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import shutil
@@ -11,8 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from xcnorm.errors import UserError
+from xcnorm.files import disk_errors
+from xcnorm.locks import locked
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+REMEDY = "keep the data in another folder"
 
 
 @contextmanager
@@ -32,62 +33,26 @@ def arriving(target: Path, size: int | None) -> Iterator[io.BufferedRandom]:
     Raises:
         UserError: There is no room, the folder cannot be written, or another process is at it.
     """
-    part = target.with_name(target.name + ".part")
-    with disk_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("a+b") as handle:
-            _claim(handle, target)
-            try:
+    part, lock = target.with_name(f"{target.name}.part"), target.with_name(f".{target.name}.lock")
+    busy = f"{target} is being written by another process; wait until that has finished"
+    with disk_errors(target, REMEDY), locked(lock, busy):
+        try:
+            with part.open("a+b") as handle:
                 _check_room(target, (size or 0) - handle.tell())
                 yield handle
                 handle.flush()
                 os.fsync(handle.fileno())
-            except BaseException:
-                with suppress(OSError):  # where an open file cannot be deleted, an empty one may stay
-                    if not part.stat().st_size:
-                        part.unlink()
-                raise
-        part.replace(target)
-
-
-@contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Turn what the operating system has against reading or writing into one line for the user.
-
-    Args:
-        path: What is being written, for the message.
-
-    Raises:
-        UserError: An `OSError` came up.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _FULL:
-            remedy = "free some space, or keep the data in another folder"
-        else:
-            remedy = "let it be written, or keep the data in another folder"
-        raise UserError(f"cannot write {error.filename or path}: {error.strerror}; {remedy}") from error
+            part.replace(target)
+        finally:
+            with suppress(OSError):
+                if not part.stat().st_size:
+                    part.unlink()
+            lock.unlink(missing_ok=True)
 
 
 def _check_room(target: Path, needed: int) -> None:
     free = shutil.disk_usage(target.parent).free
     if needed > free:
         raise UserError(
-            f"no room for {target}: it needs {needed:,} bytes more and {free:,} are free; "
-            "free some space, or keep the data in another folder"
+            f"no room for {target}: it needs {needed:,} bytes more and {free:,} are free; free some space, or {REMEDY}"
         )
-
-
-def _claim(handle: io.BufferedRandom, target: Path) -> None:
-    """Two processes that append to one file would spoil it for both."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise UserError(f"{target} is being written by another process; wait until that has finished") from error
-    except OSError:  # a file system without locks
-        return

@@ -15,10 +15,11 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from xcnorm._version import __version__
 from xcnorm.data.download.checks import is_web_page, mismatch
-from xcnorm.data.download.disk import arriving, disk_errors
+from xcnorm.data.download.disk import REMEDY, arriving
 from xcnorm.data.download.progress import Progress, silent
 from xcnorm.data.download.remote import RemoteFile
 from xcnorm.errors import UserError
+from xcnorm.files import disk_errors
 
 _TRIES = 3
 _HEAD = 512
@@ -57,7 +58,7 @@ def fetch(file: RemoteFile, root: Path, *, progress: Progress = silent, timeout:
 
 
 def _is_there(target: Path, file: RemoteFile) -> bool:
-    with disk_errors(target):
+    with disk_errors(target, REMEDY):
         if not target.is_file():
             return False
         with target.open("rb") as handle:

@@ -17,10 +17,11 @@ from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, NamedTuple
 
-from xcnorm.data.download.disk import disk_errors
+from xcnorm.data.download.disk import REMEDY
 from xcnorm.data.download.progress import Progress, silent
 from xcnorm.data.staging import staging
 from xcnorm.errors import UserError
+from xcnorm.files import disk_errors
 
 _CHUNK = 1 << 20
 # Pictures hardly shrink, and even a drawing does not shrink this much; small archives may do as they like.
@@ -64,10 +65,10 @@ def unpack(
     Raises:
         UserError: It is refused, damaged or cut short, or cannot be written.
     """
-    with disk_errors(root):
-        root.mkdir(parents=True, exist_ok=True)
+    busy = f"{archive} is being unpacked by another process; wait until that has finished"
+    with disk_errors(root, REMEDY):
         try:
-            with staging(root, "unpacking") as staged, archive.open("rb") as handle:
+            with staging(root / archive.name, busy) as staged, archive.open("rb") as handle:
                 _extract(handle, staged, root, limit_bytes, limit_members, progress)
                 _move(staged, root)
         except _RefusedError as error:

@@ -8,10 +8,9 @@ compress better than the pixels would.
 from __future__ import annotations
 
 import os
-import secrets
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -23,6 +22,7 @@ from xcnorm.data.domain import LabelledImages
 from xcnorm.data.readers._files import damaged, exactly, labelled, reading
 from xcnorm.data.readers._npy import read_header
 from xcnorm.errors import UserError
+from xcnorm.files import disk_errors, replacing
 
 
 def read_npz(path: Path) -> LabelledImages:
@@ -100,18 +100,8 @@ def write_npz(path: Path, images: Tensor, labels: Tensor) -> None:
         raise UserError(f"labels to write must be int64 of ({len(images)},) from 0 on, one per image, and at least one")
     pixels = images.cpu().numpy()
     arrays = {"images": pixels[:, 0]} if pixels.shape[1] == 1 else {"residual": _coded(pixels)}
-    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        with part.open("xb") as file:
-            np.savez_compressed(file, allow_pickle=False, labels=labels.cpu().numpy(), **arrays)
-        part.replace(path)
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be written ({error.strerror}); check the folder, its permissions and the space"
-        ) from error
-    finally:
-        with suppress(OSError):  # it is not there any more, or never was
-            part.unlink()
+    with disk_errors(path, "write it into another folder"), replacing(path) as part, part.open("xb") as file:
+        np.savez_compressed(file, allow_pickle=False, labels=labels.cpu().numpy(), **arrays)
 
 
 def _coded(pixels: np.ndarray) -> np.ndarray:

@@ -195,12 +195,12 @@ def write_wilds(folder: Path, *, patches_per_cell: int = 8, slides_per_centre: i
         )
     if (folder / _RELEASE).exists():
         return
-    if folder.exists():
-        raise UserError(f"{folder} exists but holds no complete set; remove it, or name another folder")
-    rows = list(_rows(patches_per_cell, slides_per_centre, seed))
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with staging(folder.parent, folder.name) as temporary:
-        unfinished = temporary / folder.name
+    with staging(folder) as unfinished:  # which waits for another process that writes the same set
+        if (folder / _RELEASE).exists():
+            return
+        if folder.exists():
+            raise UserError(f"{folder} exists but holds no complete set; remove it, or name another folder")
+        rows = list(_rows(patches_per_cell, slides_per_centre, seed))
         _write_patches(unfinished / "patches", rows, seed)
         with (unfinished / "metadata.csv").open("w", newline="") as file:
             table = csv.writer(file, lineterminator="\n")
@@ -209,12 +209,7 @@ def write_wilds(folder: Path, *, patches_per_cell: int = 8, slides_per_centre: i
         (unfinished / _RELEASE).write_text(
             "Rendered by xcnorm in the layout of Camelyon17-WILDS v1.0; not real tissue.\n"
         )
-        try:
-            unfinished.rename(folder)
-        except OSError:
-            # Someone else finished the same set in the meantime; theirs is as good.
-            if not (folder / _RELEASE).exists():
-                raise
+        unfinished.rename(folder)
 
 
 @dataclass(frozen=True)

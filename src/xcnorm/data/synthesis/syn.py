@@ -17,6 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from xcnorm.data.colour import grey_level
+from xcnorm.data.parts import MissingPartError
 from xcnorm.data.streams import Stream, indices
 from xcnorm.data.synthesis._batches import check_labels, pieces
 from xcnorm.data.synthesis._blur import blur
@@ -189,7 +190,7 @@ def _font_folder() -> Path:
     try:
         import matplotlib
     except ImportError as error:
-        raise UserError(
+        raise MissingPartError(
             f"synthetic digits are drawn with the fonts of a package that is missing ({error.name}); "
             'install it with: pip install "xcnorm[report]"'
         ) from error

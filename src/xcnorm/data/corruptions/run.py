@@ -1,51 +1,21 @@
-"""Finding the corruptions, and running them over batches of any size."""
+"""Running corruptions over batches of any size, on any device."""
 
 from __future__ import annotations
 
-import pkgutil
-from functools import cache
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from xcnorm.data.colour import grey_level
-from xcnorm.data.corruptions.corruption import Corruption, Fields, Shape
+from xcnorm.data.corruptions.corruption import CORRUPTIONS, Corruption, Fields, Shape
 from xcnorm.data.corruptions.frost import with_pictures
 from xcnorm.data.streams import Stream, indices
 from xcnorm.errors import UserError, unknown_name
 
-# In the order of the published lists: the fifteen standard ones, then the four extra ones.
-_ORDER = (
-    *("gaussian_noise", "shot_noise", "impulse_noise"),
-    *("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
-    *("snow", "frost", "fog", "brightness"),
-    *("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
-    *("speckle_noise", "gaussian_blur", "spatter", "saturate"),
-)
-
 _SMALL = 64  # pixels; the constants of ImageNet-C are meant for larger images
 # Values worked on at a time: on a CPU what its caches hold, on a GPU what keeps it busy in bounded memory.
 _CHUNK = {"cpu": 1 << 19, "cuda": 1 << 23}
-
-
-@cache
-def _registry() -> dict[str, Corruption]:
-    package = import_module(__name__.rpartition(".")[0])
-    modules = {
-        info.name: import_module(f"{package.__name__}.{info.name}")
-        for info in pkgutil.iter_modules(package.__path__)
-        if not info.name.startswith("_")
-    }
-    found = {name: module.CORRUPTION for name, module in modules.items() if hasattr(module, "CORRUPTION")}
-    rank = {name: place for place, name in enumerate(_ORDER)}
-    return {name: found[name] for name in sorted(found, key=lambda name: (rank.get(name, len(rank)), name))}
-
-
-def names() -> tuple[str, ...]:
-    """The corruptions: the fifteen standard ones in their published order, the four extra ones, then any others."""
-    return tuple(_registry())
 
 
 def corrupt(
@@ -136,8 +106,7 @@ def _look_up(
     constants: str | None,
     frost: tuple[Tensor, ...] | None = None,
 ) -> tuple[Corruption, Any]:
-    if name not in _registry():
-        raise UserError(unknown_name("corruption", name, _registry()))
+    corruption = CORRUPTIONS[name]
     if type(severity) is not int or not 1 <= severity <= 5:
         raise UserError(f"severity must be 1, 2, 3, 4 or 5, not {severity!r}")
     if images.ndim != 4 or images.shape[1] not in (1, 3):
@@ -154,7 +123,8 @@ def _look_up(
         raise UserError(unknown_name("constants", constants, ("cifar", "imagenet")))
     if frost is not None and name != "frost":
         raise UserError(f"frost pictures are for the corruption 'frost', not for {name!r}")
-    corruption = _registry()[name] if frost is None else with_pictures(frost)
+    if frost is not None:
+        corruption = with_pictures(frost)
     return corruption, getattr(corruption, constants)[severity - 1]
 
 

@@ -1,27 +1,27 @@
-"""Networks by name. A network is found by being there: any file of this folder may register some."""
+"""Making a network by its name: any file of this folder, and any plugin, may register some."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from xcnorm.errors import unknown_name
 from xcnorm.models.wiring import Network, Wiring
+from xcnorm.registry import Registry
 
 Build = Callable[[Wiring, int, int], Network]
 
 
 @dataclass(frozen=True)
-class _Entry:
+class Blueprint:
+    """What is registered of a network; see `register_model`."""
+
     build: Build
-    norm: str
-    hidden_dense: bool
+    norm: str = "batch"
+    hidden_dense: bool = False
 
 
-_REGISTERED: dict[str, _Entry] = {}
+MODELS: Registry[Blueprint] = Registry("model", "xcnorm.models")
 
 
 def register_model(name: str, *, norm: str = "batch", hidden_dense: bool = False) -> Callable[[Build], Build]:
@@ -37,9 +37,7 @@ def register_model(name: str, *, norm: str = "batch", hidden_dense: bool = False
     """
 
     def register(build: Build) -> Build:
-        if name in _REGISTERED:
-            raise ValueError(f"model {name!r} is registered already; choose another name")
-        _REGISTERED[name] = _Entry(build, norm, hidden_dense)
+        MODELS.register(name, Blueprint(build, norm, hidden_dense))
         return build
 
     return register
@@ -52,7 +50,7 @@ def list_models() -> list[str]:
         >>> list_models()
         ['allconv', 'densenet121', 'digits_cnn', 'resnet18', 'resnet50', 'wrn16_4', 'wrn40_2']
     """
-    return sorted(_entries())
+    return list(MODELS)
 
 
 def create_model(
@@ -99,26 +97,16 @@ def create_model(
         >>> network.features(torch.rand(2, 3, 32, 32)).shape
         torch.Size([2, 256])
     """
-    entries = _entries()
-    if name not in entries:
-        raise ValueError(unknown_name("model", name, entries))
-    entry = entries[name]
+    blueprint = MODELS[name]
     for argument, value in (("num_classes", num_classes), ("in_channels", in_channels)):
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{argument} must be an integer, got {value!r}")
         if value < 1:
             raise ValueError(f"{argument} must be at least 1, got {value!r}")
-    wiring = Wiring(layer, norm, own_norm=entry.norm, rectify_first=rectify_first, dense=dense, **layer_options)
-    if dense == "xcnorm" and not entry.hidden_dense:
+    wiring = Wiring(layer, norm, own_norm=blueprint.norm, rectify_first=rectify_first, dense=dense, **layer_options)
+    if dense == "xcnorm" and not blueprint.hidden_dense:
         raise ValueError(
             f"dense='xcnorm' has nothing to replace in {name!r}: its only dense layer is the classifier, which is "
             "always linear; leave dense out"
         )
-    return entry.build(wiring, num_classes, in_channels)
-
-
-def _entries() -> dict[str, _Entry]:
-    package = importlib.import_module("xcnorm.models")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"xcnorm.models.{module.name}")
-    return _REGISTERED
+    return blueprint.build(wiring, num_classes, in_channels)

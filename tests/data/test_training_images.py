@@ -1,18 +1,18 @@
-"""The pool gives the source as it is, and what was added in the form it was kept in."""
+"""Training images: the source comes as it is, and what was added in the form it was kept in."""
 
 import pytest
 import torch
 
 from tests.engine.small import domain
 from xcnorm.data import transforms
-from xcnorm.data.pool import Pool, Preparation
+from xcnorm.data.training_images import Preparation, TrainingImages
 
 CPU = torch.device("cpu")
 PREPARATIONS = [Preparation(), Preparation([0.1, 0.2, 0.3], [0.5, 0.25, 1.0]), Preparation(0.0, 1.0, True)]
 
 
-def pool(prepare=PREPARATIONS[0], count=10):
-    return Pool(domain("train", count, 8), prepare, CPU)
+def images_of(prepare=PREPARATIONS[0], count=10):
+    return TrainingImages(domain("train", count, 8), prepare, CPU)
 
 
 @pytest.mark.parametrize("prepare", PREPARATIONS)
@@ -24,7 +24,7 @@ def test_preparing_can_be_undone(prepare):
 
 
 def test_the_source_comes_as_it_is():
-    made, index, source = pool(), torch.tensor([7, 0, 3]), domain("train", 10, 8)
+    made, index, source = images_of(), torch.tensor([7, 0, 3]), domain("train", 10, 8)
     inputs, labels = made.take(index)
     assert torch.equal(inputs, made.prepare(source.images[index]))
     assert torch.equal(labels, source.labels[index])
@@ -33,7 +33,7 @@ def test_the_source_comes_as_it_is():
 @pytest.mark.parametrize("prepare", PREPARATIONS)
 @pytest.mark.parametrize("as_bytes", [True, False])
 def test_added_images_come_back_in_the_order_asked_for(prepare, as_bytes):
-    made = pool(prepare)
+    made = images_of(prepare)
     first, second = (3 * torch.rand(3, 3, 8, 8) - 1 for _ in range(2))  # beyond the range of an image on both sides
     for images in (first, second):
         made.add(prepare(images), torch.tensor([5, 6, 7]), as_bytes=as_bytes)
@@ -47,7 +47,7 @@ def test_added_images_come_back_in_the_order_asked_for(prepare, as_bytes):
 
 
 def test_changes_see_images_before_they_are_normalised():
-    made = pool()
+    made = images_of()
     made.add(made.prepare(torch.rand(2, 3, 8, 8)), torch.tensor([0, 1]), as_bytes=True)
     for index in (torch.tensor([1, 2]), torch.tensor([1, 11])):
         plain, _ = made.take(index)
@@ -57,7 +57,7 @@ def test_changes_see_images_before_they_are_normalised():
 
 @pytest.mark.parametrize("as_bytes", [True, False])
 def test_what_was_added_survives_a_checkpoint(as_bytes):
-    made, other = pool(), pool()
+    made, other = images_of(), images_of()
     made.add(made.prepare(torch.rand(2, 3, 8, 8)), torch.tensor([0, 1]), as_bytes=as_bytes)
     made.add(made.prepare(torch.rand(1, 3, 8, 8)), torch.tensor([2]), as_bytes=as_bytes)
     other.load_state_dict(made.state_dict())
@@ -67,7 +67,7 @@ def test_what_was_added_survives_a_checkpoint(as_bytes):
 
 
 def test_images_can_be_taken_in_the_midst_of_half_precision():
-    made = pool()
+    made = images_of()
     for _ in range(2):
         made.add(made.prepare(torch.rand(2, 3, 8, 8)), torch.tensor([0, 1]), as_bytes=False)
     with torch.autocast("cpu", torch.bfloat16):
@@ -76,7 +76,7 @@ def test_images_can_be_taken_in_the_midst_of_half_precision():
 
 
 def test_a_crop_of_mixed_images_draws_what_a_crop_of_the_source_draws():
-    made = pool()
+    made = images_of()
     made.add(made.prepare(transforms.to_float(domain("train", 10, 8).images)), torch.arange(10) % 3, as_bytes=True)
     crops = []
     for index in (torch.tensor([1, 2]), torch.tensor([1, 12])):  # the same images, once from what was added

@@ -43,7 +43,7 @@ class Preparation:
         return inputs * std + mean
 
 
-class Pool:
+class TrainingImages:
     """Training images: the source's, followed by those that were added.
 
     Args:
