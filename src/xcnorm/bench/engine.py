@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from xcnorm.data import Benchmark, Domain, Sampler, card, transforms
 from xcnorm.data.domain import Targets
 from xcnorm.engine import Experiment, Trainer, World, make_experiment, seeding
-from xcnorm.engine.training import build_model
+from xcnorm.engine.trainer import build_model
 from xcnorm.environment import environment
 
 BATCH = 128

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from xcnorm.data.card import Card
@@ -51,10 +52,18 @@ class Targets(Mapping[str, Domain]):
 
     Args:
         makers: For each name a function that makes its domain.
+        on: Gives the same targets, computed on a device; unless given, these are not computed but read.
     """
 
-    def __init__(self, makers: Mapping[str, Callable[[], Domain]]) -> None:
+    def __init__(
+        self, makers: Mapping[str, Callable[[], Domain]], on: Callable[[torch.device], Targets] | None = None
+    ) -> None:
         self._makers = dict(makers)
+        self._on = on
+
+    def on(self, device: torch.device) -> Targets:
+        """The same targets; where they are computed, on this device, and there their images stay."""
+        return self if self._on is None else self._on(device)
 
     def __getitem__(self, name: str) -> Domain:
         return self._makers[name]()

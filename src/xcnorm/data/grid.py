@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from xcnorm.data.corruptions import corrupt, names
@@ -28,12 +29,18 @@ def corrupted_targets(
         seed: Seed of everything random.
         frost: The user's own pictures of frost; procedural ones unless given.
     """
+    chosen = tuple(names() if corruptions is None else corruptions)
     makers = {
         f"{name}/{severity}": partial(_corrupted, clean, name, severity, seed, frost if name == "frost" else None)
-        for name in (names() if corruptions is None else corruptions)
+        for name in chosen
         for severity in SEVERITIES
     }
-    return Targets(makers)
+
+    def on(device: torch.device) -> Targets:
+        there = LabelledImages(clean.images.to(device), clean.labels)
+        return corrupted_targets(there, corruptions=chosen, seed=seed, frost=frost)
+
+    return Targets(makers, on)
 
 
 def _corrupted(clean: LabelledImages, name: str, severity: int, seed: int, frost: tuple[Tensor, ...] | None) -> Domain:

@@ -1,18 +1,17 @@
-"""From the images of a domain to what a network is fed with."""
+"""Training batches: what a network is fed with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from xcnorm.data import Sampler, transforms
 from xcnorm.data.pool import Pool, Preparation
-from xcnorm.engine.experiment import DataSection
+from xcnorm.engine.experiment import Experiment
+from xcnorm.engine.settings import DataSettings
 
 _AUGMENTATIONS: dict[str, Callable[..., Tensor]] = {
     "flip": transforms.random_flip,
@@ -23,9 +22,9 @@ _AUGMENTATIONS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def preparation(data: DataSection, channels_last: bool = False) -> Preparation:
+def preparation(experiment: Experiment) -> Preparation:
     """The function from bytes to what the network sees: three channels, normalised."""
-    return Preparation(data.mean, data.std, channels_last)
+    return Preparation(experiment.data.mean, experiment.data.std, experiment.run.channels_last)
 
 
 class Batches:
@@ -52,7 +51,7 @@ class Batches:
         self,
         pool: Pool,
         batch: int,
-        data: DataSection,
+        data: DataSettings,
         *,
         seed: int,
         generator: torch.Generator,
@@ -79,30 +78,3 @@ class Batches:
     @property
     def _size(self) -> int:
         return self._pool.source_size if self._source_only else len(self._pool)
-
-
-@torch.no_grad()
-def predict(
-    model: nn.Module,
-    images: Tensor,
-    prepare: Callable[[Tensor], Tensor],
-    device: torch.device,
-    *,
-    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
-) -> Tensor:
-    """The probability of each class, ``(N, C)``, float32 on the CPU; the network is in evaluation mode meanwhile."""
-    batch = 1000 if device.type == "cuda" else 100  # what goes fastest: a CPU's caches hold little
-    training = model.training
-    model.eval()
-    parts = []
-    for part in images.split(batch):
-        with autocast():
-            logits = model(prepare(part.to(device)))
-        parts.append(logits.float().softmax(1))
-    model.train(training)
-    return torch.cat(parts).cpu()
-
-
-def accuracy(probabilities: Tensor, labels: Tensor) -> float:
-    """The share of images whose likeliest class is the right one."""
-    return (probabilities.argmax(1) == labels).double().mean().item()

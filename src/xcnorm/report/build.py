@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xcnorm.data.corruptions import CATEGORIES
 from xcnorm.data.grid import SEVERITIES
 from xcnorm.errors import UserError, unknown_name
-from xcnorm.evaluate import average, by_category, severity_means
+from xcnorm.metrics import average, by_category, severity_means
 from xcnorm.report import charts
 from xcnorm.report.arms import Arm, arrange, group
 from xcnorm.report.charts import Chart

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from xcnorm.evaluate import average, compare, summarise
+from xcnorm.metrics import average, compare, summarise
 from xcnorm.report.arms import Arm
 from xcnorm.report.runs import Run
 
