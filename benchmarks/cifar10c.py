@@ -27,7 +27,7 @@ from xcnorm import data
 from xcnorm.data import Domain, Sampler, transforms
 from xcnorm.data.corruptions import CATEGORIES
 from xcnorm.environment import environment
-from xcnorm.evaluate import average, category_means
+from xcnorm.metrics import average, category_means
 from xcnorm.models import create_model
 
 SEVERITY = 5

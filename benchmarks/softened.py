@@ -16,17 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from xcnorm import data
 from xcnorm.data import Benchmark
 from xcnorm.data.transforms import resize
 from xcnorm.engine import world
-from xcnorm.engine.batches import accuracy
 from xcnorm.engine.precision import precision
 from xcnorm.engine.runs import RunFolder
-from xcnorm.engine.training import build_model
+from xcnorm.engine.testing import predict
+from xcnorm.engine.trainer import build_model
 from xcnorm.environment import environment
-from xcnorm.evaluate.protocol import answers
+from xcnorm.metrics import score
 from xcnorm.report.runs import find_runs
 
 TARGETS = ("svhn", "mnist_m")
@@ -37,13 +38,16 @@ def measure(folder: RunFolder, benchmark: Benchmark, device: torch.device) -> Ma
     experiment = folder.experiment()
     model = build_model(experiment, benchmark, device)
     model.load_state_dict(folder.weights("last"))
-    answer = answers(model, experiment, device)
+
+    def accuracy(images: Tensor, labels: Tensor) -> float:
+        return 100 * (score(predict(model, images, experiment), labels)["accuracy"] or 0.0)
+
     found = {}
     with precision(experiment.run.precision):
         for name in TARGETS:
             images, labels = benchmark.targets[name].images, benchmark.targets[name].labels
             softened = resize(resize(images, 28), 32)
-            found[name] = 100 * accuracy(answer(images), labels), 100 * accuracy(answer(softened), labels)
+            found[name] = accuracy(images, labels), accuracy(softened, labels)
     return found
 
 

@@ -16,7 +16,7 @@ MODULES = [
     "xcnorm.data.readers",
     "xcnorm.data.synthesis",
     "xcnorm.engine",
-    "xcnorm.evaluate",
+    "xcnorm.metrics",
     "xcnorm.functional",
     "xcnorm.methods",
     "xcnorm.models",

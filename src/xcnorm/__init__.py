@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xcnorm._version import __version__
 
 if TYPE_CHECKING:
-    from xcnorm import conversion, data, engine, evaluate, functional, methods, models, nn, ops, report, sweep
+    from xcnorm import conversion, data, engine, functional, methods, metrics, models, nn, ops, report, sweep
     from xcnorm.conversion import conversion_report, convert
     from xcnorm.models import create_model, list_models
     from xcnorm.nn import (
@@ -39,10 +39,10 @@ __all__ = [
     "create_model",
     "data",
     "engine",
-    "evaluate",
     "functional",
     "list_models",
     "methods",
+    "metrics",
     "models",
     "nn",
     "ops",
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 _SUBMODULES = {
-    *("conversion", "data", "engine", "evaluate", "functional", "methods", "models", "nn", "ops", "report", "sweep"),
+    *("conversion", "data", "engine", "functional", "methods", "metrics", "models", "nn", "ops", "report", "sweep"),
 }
 _HOME = {  # every other name is a layer and lives in xcnorm.nn
     "convert": "conversion",

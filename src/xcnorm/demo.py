@@ -16,9 +16,8 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from xcnorm.engine import load_preset, world
+from xcnorm.engine import load_preset, run_experiment, world
 from xcnorm.engine.experiment import override
-from xcnorm.evaluate.complete import complete
 from xcnorm.report import Report, build, find_runs, write
 
 
@@ -60,7 +59,7 @@ def run(out: Path, *, iterations: int | None, seed: int, console: Console) -> tu
             def show(done: int, total: int, loss: float, task: Any = task) -> None:
                 progress.update(task, completed=done, total=total)
 
-            complete(experiment, out / "runs", here, progress=show)
+            run_experiment(experiment, out / "runs", here, progress=show)
             progress.update(task, completed=steps)
     folders = [out / "runs" / experiment.folder for experiment in experiments]
     report = build(find_runs(*folders), preset)

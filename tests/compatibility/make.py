@@ -84,8 +84,7 @@ def inputs(kind: str) -> Tensor:
 
 def main(folder: Path) -> None:
     """Write all of it."""
-    from xcnorm.engine import World, make_experiment
-    from xcnorm.evaluate.complete import complete
+    from xcnorm.engine import World, make_experiment, run_experiment
 
     shutil.rmtree(folder, ignore_errors=True)
     tensors: dict[str, Tensor] = {}
@@ -99,17 +98,17 @@ def main(folder: Path) -> None:
     save_file(tensors, folder / "layers.safetensors")
 
     data, alone = pictures(folder / "pictures"), World(0, 1, torch.device("cpu"))
-    complete(make_experiment(SETTINGS), folder / "finished", alone, data=data)
+    run_experiment(make_experiment(SETTINGS), folder / "finished", alone, data=data)
 
     def stop(step: int, steps: int, loss: float) -> None:
         if step == STOPPED:
             raise KeyboardInterrupt
 
     try:
-        complete(make_experiment(SETTINGS | {"seed": 1}), folder / "interrupted", alone, data=data, progress=stop)
+        run_experiment(make_experiment(SETTINGS | {"seed": 1}), folder / "interrupted", alone, data=data, progress=stop)
     except KeyboardInterrupt:
         shutil.copytree(folder / "interrupted", folder / "continued")
-    complete(make_experiment(SETTINGS | {"seed": 1}), folder / "continued", alone, data=data)
+    run_experiment(make_experiment(SETTINGS | {"seed": 1}), folder / "continued", alone, data=data)
     for path in (*folder.glob("continued/**/checkpoint"), *folder.glob("finished/**/checkpoint"), folder / "pictures"):
         shutil.rmtree(path)
     for path in (*folder.glob("*/**/lock"), *folder.glob("*/**/environment.json")):

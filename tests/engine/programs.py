@@ -23,8 +23,6 @@ EXACT = {
     "method.name": "randconv",
     "model.layer": "xcnorm",
     "data.augment": '["flip","crop"]',
-    "schedule.average": "ema",
-    "schedule.average_decay": 0.9,
     "run.checkpoint_every": 3,
 }
 

@@ -7,7 +7,7 @@ from tests.engine import small
 from tests.engine.programs import finish, folder, results, start
 from xcnorm.data import load
 from xcnorm.engine import RunFolder, world
-from xcnorm.engine.training import build_model
+from xcnorm.engine.trainer import build_model
 from xcnorm.errors import UserError
 
 # One process for all of it: what it starts with is dear.
@@ -23,8 +23,6 @@ SETTINGS = {
     "optimiser.name": "sgd",
     "optimiser.learning_rate": 0.01,
     "schedule.iterations": 8,
-    "schedule.average": "ema",
-    "schedule.average_decay": 0.5,
 }
 # One that draws numbers for each image and learns a head beside the network, on top of random views; and one that adds
 # images between steps. Not on robust layers: in their flat patches a rounding may decide which value a pool takes, and

@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import nn
 
-from xcnorm.engine.experiment import OptimiserSection, ScheduleSection
 from xcnorm.engine.optimisation import make_optimiser, rate_factor, restore
+from xcnorm.engine.settings import OptimiserSettings, ScheduleSettings
 from xcnorm.models import create_model
 
 STEPS = 200
 
 
 def factors(**settings):
-    schedule = ScheduleSection(iterations=STEPS, **settings)
+    schedule = ScheduleSettings(iterations=STEPS, **settings)
     return [rate_factor(schedule, step, STEPS) for step in range(STEPS)]
 
 
@@ -41,7 +41,7 @@ def test_the_step_falls_to_a_tenth():
 @pytest.mark.parametrize("shape", ["constant", "linear", "cosine", "step"])
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 19])
 def test_short_runs_have_a_positive_rate_from_the_first_step(shape, steps):
-    schedule = ScheduleSection(iterations=steps, shape=shape)
+    schedule = ScheduleSettings(iterations=steps, shape=shape)
     assert all(0 < rate_factor(schedule, step, steps) <= 1 for step in range(steps))
 
 
@@ -51,7 +51,7 @@ def test_weight_decay_falls_on_the_weights_of_layers_alone(layer):
     if layer == "r_xcnorm":
         options["scale"] = "parameter"
     model = create_model("digits_cnn", layer, "batch", **options)
-    optimiser = make_optimiser(model, OptimiserSection(weight_decay=0.3), capturable=False)
+    optimiser = make_optimiser(model, OptimiserSettings(weight_decay=0.3), capturable=False)
     decays = {id(parameter): group["weight_decay"] for group in optimiser.param_groups for parameter in group["params"]}
     names = {name: decays[id(parameter)] for name, parameter in model.named_parameters()}
     assert len(decays) == len(names)  # all, and each once
@@ -77,7 +77,7 @@ def test_weight_decay_falls_on_the_weights_of_layers_alone(layer):
     ],
 )
 def test_optimisers(settings, kind, values):
-    optimiser = make_optimiser(nn.Linear(3, 2), OptimiserSection(learning_rate=0.2, **settings), capturable=False)
+    optimiser = make_optimiser(nn.Linear(3, 2), OptimiserSettings(learning_rate=0.2, **settings), capturable=False)
     assert type(optimiser) is kind
     for group in optimiser.param_groups:
         assert group["lr"] == 0.2
@@ -88,7 +88,7 @@ def test_optimisers(settings, kind, values):
 @pytest.mark.parametrize("last", [False, True])
 def test_a_state_from_another_layout_goes_on_as_before(name, last):
     """Against torch's plain form; a checkpoint holds everything in the usual order, whatever that of the weights."""
-    settings = OptimiserSection(name=name, learning_rate=0.1)
+    settings = OptimiserSettings(name=name, learning_rate=0.1)
     layer = nn.Conv2d(3, 4, 5)
     plain = nn.Conv2d(3, 4, 5)
     plain.load_state_dict(layer.state_dict())
@@ -120,7 +120,7 @@ def test_a_state_from_another_layout_goes_on_as_before(name, last):
 
 def test_a_first_step_that_a_loss_scaler_skips_leaves_nothing_behind():
     layer = nn.Linear(3, 4)
-    optimiser = make_optimiser(layer, OptimiserSection(name="sgd", learning_rate=0.1), capturable=False)
+    optimiser = make_optimiser(layer, OptimiserSettings(name="sgd", learning_rate=0.1), capturable=False)
     before = {name: value.clone() for name, value in layer.state_dict().items()}
     for parameter in layer.parameters():
         parameter.grad = torch.full_like(parameter, torch.inf)
@@ -133,7 +133,7 @@ def test_a_first_step_that_a_loss_scaler_skips_leaves_nothing_behind():
 @pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
 def test_a_state_of_another_form_goes_on_in_this_one(name):
     """Checkpoints may be older than the fused form."""
-    settings = OptimiserSection(name=name, learning_rate=0.1)
+    settings = OptimiserSettings(name=name, learning_rate=0.1)
     layer = nn.Linear(3, 4)
     optimiser = make_optimiser(layer, settings, capturable=False)
     groups = [{"params": group["params"], "weight_decay": group["weight_decay"]} for group in optimiser.param_groups]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xcnorm.data.registry import list_benchmarks
+from xcnorm.data import list_benchmarks
 from xcnorm.engine import list_recipes, load_recipe, make_experiment
 from xcnorm.errors import UserError
 

@@ -102,13 +102,8 @@ def log(run):
 
 def test_training_writes_log_checkpoints_and_weights(run):
     told = []
-    trained = train(
-        small.experiment(run__evaluate_every=4, run__checkpoint_every=4),
-        small.benchmark(),
-        run,
-        small.ALONE,
-        progress=lambda *progress: told.append(progress),
-    )
+    trainer = small.trainer(small.experiment(run__evaluate_every=4, run__checkpoint_every=4))
+    trained = train(trainer, run, lambda *progress: told.append(progress))
     assert trained.steps == 6
     assert trained.selected["last"] == 6
     assert trained.selected["best_on_source"] in (4, 6)
@@ -119,7 +114,7 @@ def test_training_writes_log_checkpoints_and_weights(run):
     assert told == [(line["step"], 6, line["loss"]) for line in lines if "loss" in line]
     assert sorted(path.name for path in run.checkpoints.iterdir()) == ["step-000000004", "step-000000006"]
     # A run that was trained, but killed before it was tested, is not trained again.
-    assert train(small.experiment(), small.benchmark(), run, small.ALONE) == trained
+    assert train(small.trainer(small.experiment()), run) == trained
     assert log(run) == lines
 
 
@@ -127,7 +122,7 @@ def test_a_loss_that_is_no_number_ends_the_run(run):
     # Weights overflow, and the difference of two infinities is no number.
     experiment = small.experiment(optimiser={"name": "sgd", "learning_rate": 1e30}, schedule__warmup=0.0)
     with pytest.raises(UserError) as error:
-        train(experiment, small.benchmark(), run, small.ALONE)
+        train(small.trainer(experiment), run)
     said = r"the loss became (nan|inf) in step \d; try a smaller optimiser.learning_rate, or run.precision='float32'"
     assert re.fullmatch(said, str(error.value))
     assert all(line["loss"] < 1e30 for line in log(run) if "loss" in line)

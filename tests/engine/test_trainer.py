@@ -1,35 +1,34 @@
 """A training that stops anywhere goes on as if it had not; and it does what the experiment says."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from tests.engine import small
-from xcnorm.data import Sampler, transforms
+from xcnorm.data import Domain, Sampler, card, transforms
 from xcnorm.engine import World, seeding
-from xcnorm.engine.batches import accuracy, predict
 from xcnorm.engine.checkpoint import load_checkpoint, save_checkpoint
-from xcnorm.engine.training import Trainer, build_model
+from xcnorm.engine.testing import predict
+from xcnorm.engine.trainer import Trainer, build_model
 from xcnorm.errors import UserError
 from xcnorm.methods import find_method, list_methods
+from xcnorm.metrics import score
 
 STEPS = 6
 AUGMENTED = {"data__augment": ["flip", "crop"]}
 RUNS = {
     "adam": {"optimiser__name": "adam", **AUGMENTED},
-    "adamw-ema-randconv": {
+    "adamw-randconv": {
         "method__name": "randconv",
-        "schedule__average": "ema",
-        "schedule__average_decay": 0.6,
         "optimiser__weight_decay": 0.1,
         "model__layer": "r_xcnorm",
         "model__options": {"preset": "paper"},
         **AUGMENTED,
     },
     "sgd": {"optimiser__name": "sgd", "model__layer": "xcnorm"},
-    "sgd-ema": {"optimiser__name": "sgd", "schedule__average": "ema"},
     "adam-channels-last": {"optimiser__name": "adam", "run__channels_last": True},
 }
 
@@ -43,7 +42,7 @@ def test_going_on_from_any_step_changes_nothing(name, tmp_path):
         save_checkpoint(tmp_path / str(step), step, whole.state_dict())
         losses.append(whole.advance().item())
         if step % 2:
-            whole.look()
+            whole.validate()
     for start in range(STEPS):
         torch.manual_seed(start)  # whatever the new process drew before
         resumed = small.trainer(experiment)
@@ -52,13 +51,12 @@ def test_going_on_from_any_step_changes_nothing(name, tmp_path):
         for step in range(start, STEPS):
             assert resumed.advance().item() == losses[step]
             if step % 2:
-                resumed.look()
+                resumed.validate()
         assert_same_state(resumed, whole)
 
 
 def assert_same_state(one, other):
-    for left, right in ((one.model, other.model), (one.tested_model(), other.tested_model())):
-        torch.testing.assert_close(left.state_dict(), right.state_dict(), rtol=0, atol=0)
+    torch.testing.assert_close(one.model.state_dict(), other.model.state_dict(), rtol=0, atol=0)
     torch.testing.assert_close(one.best, other.best, rtol=0, atol=0)
     assert one.batches.sampler.state_dict() == other.batches.sampler.state_dict()
 
@@ -79,17 +77,16 @@ def test_seeds_decide_everything():
 
 
 def test_a_step_is_a_step_of_the_plain_loop():
-    """Order, normalisation, rate, decay and average, written out by hand."""
+    """Order, normalisation, rate and decay, written out by hand."""
     experiment = small.experiment(
         model__name="digits_cnn",
-        schedule={"iterations": 5, "batch": 8, "warmup": 0.0, "average": "ema", "average_decay": 0.9},
+        schedule={"iterations": 5, "batch": 8, "warmup": 0.0},
         optimiser={"name": "sgd", "learning_rate": 0.05, "momentum": 0.0, "nesterov": False, "weight_decay": 0.1},
         data={"mean": [0.1, 0.2, 0.3], "std": 0.25},
     )
     trainer = small.trainer(experiment)
     source = small.benchmark().train
     model = build_model(experiment, small.benchmark(), torch.device("cpu"))
-    average = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     mean = torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)
     order = Sampler(32, 8, seed=seeding.derive(0, "order"))
     for step in range(5):
@@ -105,12 +102,10 @@ def test_a_step_is_a_step_of_the_plain_loop():
             for name, parameter in model.named_parameters():
                 decay = 0.1 if name.endswith("weight") else 0.0  # a plain network has no other weights than layers'
                 parameter -= rate * (parameter.grad + decay * parameter)
-                average[name] = parameter.clone() if step == 0 else 0.9 * average[name] + 0.1 * parameter
     torch.testing.assert_close(dict(trainer.model.state_dict()), dict(model.state_dict()))
-    torch.testing.assert_close(dict(trainer.tested_model().state_dict()), average)
 
 
-def test_looking_changes_nothing_and_keeps_the_best():
+def test_validating_changes_nothing_and_keeps_the_best():
     experiment = small.experiment(
         schedule__iterations=30, optimiser__learning_rate=0.02, run__selection=["best_on_source"]
     )
@@ -121,7 +116,7 @@ def test_looking_changes_nothing_and_keeps_the_best():
         loss = looked.advance()
         torch.manual_seed(step)
         assert blind.advance() == loss
-        scores[looked.step] = looked.look()
+        scores[looked.step] = looked.validate()
         assert looked.model.training
     torch.testing.assert_close(looked.model.state_dict(), blind.model.state_dict(), rtol=0, atol=0)
     best = looked.best["best_on_source"]
@@ -131,34 +126,35 @@ def test_looking_changes_nothing_and_keeps_the_best():
     model = build_model(experiment, small.benchmark(), torch.device("cpu"))
     model.load_state_dict(best["weights"])
     held_out = small.benchmark().validation
-    answers = predict(model, held_out.images, looked.prepare, torch.device("cpu"))
-    assert accuracy(answers, held_out.labels) == best["score"]
+    answers = predict(model, held_out.images, experiment)
+    assert score(answers, held_out.labels)["accuracy"] == best["score"]
 
 
 def test_training_learns():
     trainer = small.trainer(small.experiment(schedule__iterations=40, optimiser__learning_rate=0.01))
     for _ in range(40):
         trainer.advance()
-    assert trainer.look() > 0.9
+    assert trainer.validate() > 0.9
 
 
 def test_the_number_of_steps():
     assert small.trainer(small.experiment(schedule={"iterations": 7, "batch": 8})).steps == 7
     assert small.trainer(small.experiment(schedule={"iterations": 0, "epochs": 3, "batch": 12})).steps == 3 * 2
-    limited = small.experiment(schedule={"iterations": 0, "epochs": 3, "batch": 4}, data__train_limit=9)
-    assert small.trainer(limited).steps == 3 * 2
 
 
-@pytest.mark.parametrize(("limit", "used"), [(0, 32), (1, 1), (5, 5), (31, 31), (32, 32), (100, 32)])
-def test_a_limit_takes_images_evenly(limit, used):
-    trainer = small.trainer(small.experiment(data__train_limit=limit, schedule__batch=1))
-    labels = trainer.pool._labels
-    assert len(labels) == trainer.batches.sampler.steps_per_epoch == used
-    everything = small.benchmark().train.images.flatten(1).tolist()
-    places = [everything.index(image) for image in trainer.pool._images.flatten(1).tolist()]
-    assert places == sorted(set(places))
-    gaps = torch.tensor(places).diff()
-    assert used < 2 or gaps.max() - gaps.min() <= 1
+def test_the_benchmarks_own_score_decides(monkeypatch):
+    """Here on answers that are all of one class: half of them right, in perfect order."""
+    probabilities, labels = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4]]), torch.tensor([0, 0, 0, 1])
+    monkeypatch.setattr("xcnorm.engine.trainer.predict", lambda *_: probabilities)
+    held_out = Domain("validation", torch.zeros(4, 1, 16, 16, dtype=torch.uint8), labels)
+    trainer = small.trainer(small.experiment())
+    for name, expected in (("digits", 0.75), ("camelyon17", 1.0), ("breakhis", 0.5)):  # accuracy, AUROC, balanced
+        trainer.benchmark = replace(trainer.benchmark, card=card(name), validation=held_out)
+        assert trainer.validate() == expected
+    trainer.benchmark = replace(
+        trainer.benchmark, card=card("camelyon17"), validation=replace(held_out, labels=labels * 0)
+    )
+    assert trainer.validate() == 0.0  # no AUROC of one class alone
 
 
 @pytest.mark.parametrize(
@@ -229,7 +225,7 @@ def test_compiled_trains_the_same():
 def test_predictions_are_probabilities_of_whatever_batch():
     trainer = small.trainer(small.experiment())
     images = small.domain("test", 107, 16).images  # more than one batch, and a rest
-    answers = predict(trainer.model, images, trainer.prepare, torch.device("cpu"))
+    answers = predict(trainer.model, images, trainer.experiment)
     assert trainer.model.training
     torch.testing.assert_close(answers.sum(1), torch.ones(107))
     with torch.no_grad():  # without dropout, and by the moving averages

@@ -130,7 +130,7 @@ def test_the_set_grows_before_every_fourth_step(name, sizes):
     while trainer.step < 12:
         step, stepped = trainer.step, trainer.advance() is not None
         if stepped:
-            found[step + 1] = len(trainer.pool)
+            found[step + 1] = len(trainer.images)
     assert [found[step] for step in (1, 3, 4, 7, 8, 12)] == [sizes[index] for index in (0, 0, 1, 1, 2, 2)]
 
 

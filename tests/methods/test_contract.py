@@ -23,7 +23,7 @@ def name(request):
 
 
 def source_loss(trainer):
-    images, labels = trainer.pool.take(torch.arange(trainer.pool.source_size))
+    images, labels = trainer.images.take(torch.arange(trainer.images.source_size))
     with torch.no_grad():
         return F.cross_entropy(trainer.model(images), labels).item()
 
@@ -54,7 +54,7 @@ def test_going_on_from_anywhere_changes_nothing(name, tmp_path):
         again = [resumed.advance() for _ in found[place:]]
         assert [None if loss is None else loss.item() for loss in again] == found[place:]
         torch.testing.assert_close(resumed.model.state_dict(), whole.model.state_dict(), rtol=0, atol=0)
-        assert len(resumed.pool) == len(whole.pool)
+        assert len(resumed.images) == len(whole.images)
 
 
 def test_nothing_draws_from_global_generators(name):

@@ -132,8 +132,8 @@ def test_phases_take_the_published_shares(phase, own, added):
 def test_the_auto_encoder_learns_the_source_and_then_the_newest_domain_each_time_anew(monkeypatch):
     trainer = small.trainer("m_ada")
     method, seen, resets = trainer.objective.method, [], []
-    take, reset = trainer.pool.take, method._autoencoder.reset
-    monkeypatch.setattr(trainer.pool, "take", lambda index, *rest: (seen.append(index), take(index, *rest))[1])
+    take, reset = trainer.images.take, method._autoencoder.reset
+    monkeypatch.setattr(trainer.images, "take", lambda index, *rest: (seen.append(index), take(index, *rest))[1])
     monkeypatch.setattr(method._autoencoder, "reset", lambda generator: (resets.append(1), reset(generator)))
     domains = []
     while trainer.step < 12:
@@ -148,13 +148,13 @@ def test_the_auto_encoder_learns_the_source_and_then_the_newest_domain_each_time
 def test_the_second_batch_is_of_added_images_alone_and_augmented_like_the_first():
     trainer = small.trainer("m_ada", data__augment=["crop"])
     small.losses(trainer, 4)
-    images, labels = trainer.pool.take(torch.arange(16))
+    images, labels = trainer.images.take(torch.arange(16))
     state = trainer.generators["method"].get_state()
     drawn = trainer.objective.draw(images, labels, trainer.generators["method"])
     assert torch.equal(drawn[0], images)
     assert drawn[4].item() == pytest.approx(trainer.training.rate)
     index = 96 + torch.randint(80, (16,), generator=torch.Generator().set_state(state))
-    plain, expected = trainer.pool.take(index)
+    plain, expected = trainer.images.take(index)
     assert torch.equal(drawn[3], expected)
     assert not torch.equal(drawn[2], plain)
     assert drawn[2].shape == plain.shape

@@ -43,7 +43,7 @@ def test_dictionaries_learn_from_the_source_and_are_part_of_what_is_tested():
         for name in ("words", "code_moment", "cross_moment", "num_batches_tracked"):
             assert f"{place}.dictionary.{name}" in moved
     after = small.weights(trainer)
-    trainer.look()
+    trainer.validate()
     torch.testing.assert_close(small.weights(trainer), after, rtol=0, atol=0)
 
 

@@ -27,7 +27,7 @@ def streams(name, **settings):
     trainer = small.trainer(name)
     method = find_method(name)(**settings)
     method.begin(trainer.training)
-    images, labels = trainer.pool.take(torch.arange(8))
+    images, labels = trainer.images.take(torch.arange(8))
     images, labels, others, other_labels, *random = method.draw(images, labels, generator())
     return method, trainer.model.double(), (images.double(), labels, others.double(), other_labels, *random)
 
@@ -73,7 +73,7 @@ def test_the_second_stream_is_augmented_as_the_first_is(name):
     plain, shifted = (small.trainer(name, data__augment=augment) for augment in ([], ["crop"]))
     assert not plain.training.changes
     one, other = (
-        trainer.objective.draw(*trainer.pool.take(torch.arange(16)), generator())[2] for trainer in (plain, shifted)
+        trainer.objective.draw(*trainer.images.take(torch.arange(16)), generator())[2] for trainer in (plain, shifted)
     )
     assert not torch.equal(one, other)
     assert one.shape == other.shape
@@ -81,7 +81,7 @@ def test_the_second_stream_is_augmented_as_the_first_is(name):
 
 def test_there_is_one_stream_at_no_weight(name):
     trainer = small.trainer(name, neutral=True)
-    images, labels = trainer.pool.take(torch.arange(16))
+    images, labels = trainer.images.take(torch.arange(16))
     assert trainer.objective.draw(images, labels, generator()) == (images, labels)
 
 

@@ -15,14 +15,8 @@ def command(
     json: _output.Json = False,
 ) -> None:
     """Test the weights of a run again, for example on targets that were missing when it was trained."""
-    from xcnorm.data import load
-    from xcnorm.engine import RunFolder, world
-    from xcnorm.evaluate.protocol import evaluate_run, training_of
+    from xcnorm.engine import RunFolder, evaluate_run, world
 
-    folder = RunFolder(run)
-    experiment = folder.experiment()
-    trained = training_of(folder)
-    benchmark = load(experiment.benchmark, data, **experiment.benchmark_options)
-    with world(device) as here, folder.claimed():
-        evaluate_run(folder, benchmark, here, trained)
-    _runs.print_run(folder.path, json)
+    with world(device) as here:
+        evaluate_run(RunFolder(run), here, data=data)
+    _runs.print_run(run, json)

@@ -1,5 +1,6 @@
 """`xcnorm train`."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,6 +8,16 @@ import typer
 
 from xcnorm.cli import _experiments, _output, _runs
 from xcnorm.errors import UserError
+
+_SETTINGS = {
+    "benchmark": "benchmark",
+    "method": "method.name",
+    "augment": "method.augment",
+    "model": "model.name",
+    "layer": "model.layer",
+    "seed": "seed",
+}
+"""What the options set; all else is changed with ``--set``."""
 
 
 def command(
@@ -25,7 +36,7 @@ def command(
     layer: Annotated[str | None, typer.Option(help="conv, xcnorm or r_xcnorm.", show_default="conv")] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(help="Optimiser and schedule: fast, paper, cifar_fast or mini.", show_default="fast"),
+        typer.Option(help="Optimiser and schedule, such as fast or paper.", show_default="fast"),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random.", show_default="0")] = None,
     changes: _experiments.Changes = None,
@@ -47,34 +58,19 @@ def command(
     The same command again goes on where it was interrupted, and does nothing when the run is finished. Under torchrun
     (torchrun --nproc-per-node=2 -m xcnorm train ...) several processes share the work.
     """
-    from xcnorm.engine import load_recipe, make_experiment, world
-    from xcnorm.engine.experiment import merge
-    from xcnorm.engine.runs import RunFolder, read_config
-    from xcnorm.evaluate.complete import complete
+    from xcnorm.engine import RunFolder, make_experiment, run_experiment, world
 
-    if config is not None:
-        beside = {
-            "benchmark": benchmark,
-            "method": method,
-            "augment": augment,
-            "model": model,
-            "layer": layer,
-            "recipe": recipe,
-            "seed": seed,
-        }
-        for option, value in beside.items():
-            if value is not None:
-                raise UserError(f"--{option} is for a recipe, not for --config; change the file's settings with --set")
-        values = merge(read_config(config), _experiments.parse_changes(changes))
-    else:
-        benchmark = benchmark or "digits-mini"
-        chosen: dict[str, Any] = {"benchmark": benchmark, "seed": seed or 0}
-        chosen["method"] = {"name": method or "erm", "augment": augment or "none"}
-        chosen["model"] = {"layer": layer or "conv"}
-        if model is not None:
-            chosen["model"]["name"] = model
-        values = merge(load_recipe(recipe or "fast", benchmark), chosen, _experiments.parse_changes(changes))
-    experiment = make_experiment(values)
+    options = {
+        "benchmark": benchmark,
+        "method": method,
+        "augment": augment,
+        "model": model,
+        "layer": layer,
+        "recipe": recipe,
+        "seed": seed,
+    }
+    given = {option: value for option, value in options.items() if value is not None}
+    experiment = make_experiment(_values(given, config, changes))
     if dry_run:
         folder = RunFolder.of(experiment, out)
         if json:
@@ -84,6 +80,24 @@ def command(
             print(f"# {folder.path}\n{experiment.to_toml()}", end="")
         return
     with world(device) as here, _runs.training_bar(str(experiment.folder), show=here.leads) as bar:
-        folder = complete(experiment, out, here, data=data, progress=bar.update, said=bar.say, tensorboard=tensorboard)
+        folder = run_experiment(
+            experiment, out, here, data=data, progress=bar.update, notify=bar.say, tensorboard=tensorboard
+        )
     if here.leads:
         _runs.print_run(folder.path, json)
+
+
+def _values(given: Mapping[str, Any], config: Path | None, changes: Iterable[str] | None) -> dict[str, Any]:
+    """The settings: of a file or a recipe, under what was given, under what was changed."""
+    from xcnorm.engine import Experiment, load_recipe
+    from xcnorm.engine.experiment import merge, override
+    from xcnorm.engine.runs import read_config
+
+    changed = _experiments.parse_changes(changes)
+    if config is not None:
+        for option in given:
+            raise UserError(f"--{option} is for a recipe, not for --config; change the file's settings with --set")
+        return merge(read_config(config), changed)
+    base = load_recipe(given.get("recipe", "fast"), given.get("benchmark", Experiment().benchmark))
+    chosen = override({_SETTINGS[option]: value for option, value in given.items() if option in _SETTINGS})
+    return merge(base, chosen, changed)

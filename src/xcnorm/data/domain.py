@@ -52,21 +52,28 @@ class Targets(Mapping[str, Domain]):
 
     Args:
         domains: For each name its domain, or a function that makes it.
-        on_device: Whether these functions take a ``device`` and do their work there.
+        computed: Whether these functions take a ``device``, and do their work there.
+        device: That one.
     """
 
-    def __init__(self, domains: Mapping[str, Domain | Callable[..., Domain]], *, on_device: bool = False) -> None:
-        self._domains, self._on_device = dict(domains), on_device
+    def __init__(
+        self,
+        domains: Mapping[str, Domain | Callable[..., Domain]],
+        *,
+        computed: bool = False,
+        device: torch.device | str | None = None,
+    ) -> None:
+        self._domains, self._computed, self._device = dict(domains), computed, device
+
+    def on(self, device: torch.device | str) -> Targets:
+        """The same targets; what is computed is so on this device, and its images stay there."""
+        return Targets(self._domains, computed=self._computed, device=device)
 
     def __getitem__(self, name: str) -> Domain:
-        return self.make(name)
-
-    def make(self, name: str, device: torch.device | str | None = None) -> Domain:
-        """Make a domain, on a device where that helps as it does for corruptions; its images are there then."""
         found = self._domains[name]
         if isinstance(found, Domain):
             return found
-        return found(device=device) if self._on_device else found()
+        return found(device=self._device) if self._computed else found()
 
     def __contains__(self, name: object) -> bool:
         return name in self._domains  # without making it

@@ -41,7 +41,7 @@ def corrupted_targets(
         for name in chosen
         for severity in SEVERITIES
     }
-    return Targets(makers, on_device=True)
+    return Targets(makers, computed=True)
 
 
 def _corrupted(
@@ -50,7 +50,7 @@ def _corrupted(
     severity: int,
     seed: int,
     frost: tuple[Tensor, ...] | None,
-    device: torch.device | None = None,
+    device: torch.device | str | None = None,
 ) -> Domain:
     images = corrupt(clean.images.to(device), name, severity, seed, frost=frost)
     return Domain(f"{name}/{severity}", images, clean.labels, "corrupted by xcnorm")

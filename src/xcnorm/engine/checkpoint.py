@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,17 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from xcnorm.errors import UserError
+from xcnorm.files import replacing
 
 KEPT = 2  # the newest, and one before it in case the disk loses that
+_REMEDY = (
+    "free some space or choose another --out, and run the same command again: "
+    "the run goes on from the checkpoint before"
+)
 
 
-def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
+def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> None:
     """Write a checkpoint, and delete all but the two newest.
-
-    It is written under another name, forced to the disk and renamed, so that whatever has the name of a checkpoint is
-    complete, whenever the process is killed.
 
     Args:
         folder: The folder of checkpoints.
@@ -33,35 +35,22 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
     Raises:
         UserError: The disk is full or cannot be written.
     """
-    target, part = folder / f"step-{step:09d}", folder / ".part"
+    target = folder / f"step-{step:09d}"
     tensors: dict[str, Tensor] = {}
     skeleton = _take_apart(state, "", tensors)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
-        save_file(tensors, part / "tensors.safetensors")
-        (part / "state.json").write_text(json.dumps(skeleton), encoding="utf-8")
-        for file in (*part.iterdir(), part):
-            flush(file)
-        if target.exists():  # the same step, written by a run that was killed before it could go on
-            shutil.rmtree(target)
-        part.rename(target)
-        flush(folder)
+    with disk_trouble(f"the checkpoint {target}", _REMEDY):
+        for part in folder.glob(".*part"):  # of a process that was killed
+            shutil.rmtree(part)
+        with replacing(target) as part:
+            part.mkdir()
+            save_file(tensors, part / "tensors.safetensors")
+            (part / "state.json").write_text(json.dumps(skeleton), encoding="utf-8")
         # A later step than this one was there but could not be read, or the run would have gone on from it.
         found = sorted(folder.glob("step-*"))
         kept = [path for path in found if path <= target][-KEPT:]
         for path in found:
             if path not in kept:
                 shutil.rmtree(path)
-    except (OSError, SafetensorError) as error:
-        shutil.rmtree(part, ignore_errors=True)
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(
-            f"cannot write the checkpoint {target}: {reason}; free some space or choose another --out, and run the "
-            "same command again: the run goes on from the checkpoint before"
-        ) from error
-    return target
 
 
 def load_checkpoint(folder: Path) -> tuple[int, dict[str, Any]] | None:
@@ -82,13 +71,21 @@ def load_checkpoint(folder: Path) -> tuple[int, dict[str, Any]] | None:
     return None
 
 
-def flush(path: Path) -> None:
-    """Force a file or the entries of a folder to the disk."""
-    handle = os.open(path, os.O_RDONLY)
+@contextmanager
+def disk_trouble(what: Path | str, remedy: str = "free some space and run the same command again") -> Iterator[None]:
+    """Tell in one line what the disk has against writing.
+
+    Args:
+        what: What is being written.
+        remedy: What to do about it.
+
+    Raises:
+        UserError: The disk is full or cannot be written.
+    """
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        yield
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"cannot write {what}: {getattr(error, 'strerror', None) or error}; {remedy}") from error
 
 
 def _take_apart(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xcnorm.engine.experiment import OptimiserSection, ScheduleSection
+from xcnorm.engine.settings import OptimiserSettings, ScheduleSettings
 
 _DROP_AT, _DROP_TO = 0.8, 0.1  # of the shape "step"
 _KEPT = ("lr", "fused", "foreach", "capturable")  # the rate, and how an optimiser runs
 
 
-def rate_factor(schedule: ScheduleSection, step: int, steps: int) -> float:
+def rate_factor(schedule: ScheduleSettings, step: int, steps: int) -> float:
     """What the highest learning rate is multiplied by in a step.
 
     Args:
@@ -35,7 +35,7 @@ def rate_factor(schedule: ScheduleSection, step: int, steps: int) -> float:
     return 1.0
 
 
-def make_optimiser(model: nn.Module, settings: OptimiserSection, capturable: bool) -> torch.optim.Optimizer:
+def make_optimiser(model: nn.Module, settings: OptimiserSettings, capturable: bool) -> torch.optim.Optimizer:
     """The optimiser of a network, with weight decay on the weights of its layers alone.
 
     It is torch's fused form: one pass over the weights, and the same arithmetic in captured steps as in others. A step

@@ -1,22 +1,38 @@
-"""The folder of a run: what it was asked, what it did, what came out."""
+"""The folder of a run: its files, which say what it was asked, what it did, and what came out."""
 
 from __future__ import annotations
 
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from xcnorm.engine.checkpoint import flush
-from xcnorm.engine.experiment import Experiment, make_experiment
+from xcnorm.engine.checkpoint import disk_trouble
+from xcnorm.engine.experiment import Experiment, make_experiment, parse
 from xcnorm.engine.tensorboard import TensorBoard
 from xcnorm.errors import UserError
+from xcnorm.files import disk_errors, replacing
+from xcnorm.locks import locked
+
+
+class Trained(NamedTuple):
+    """What came of a training.
+
+    Attributes:
+        selected: For each selection rule, the step that its weights are from.
+        steps: The number of training steps.
+        seconds: How long they took, interruptions left out.
+    """
+
+    selected: dict[str, int]
+    steps: int
+    seconds: float
 
 
 class RunFolder:
@@ -52,19 +68,18 @@ class RunFolder:
         Raises:
             UserError: The folder cannot be written, or belongs to another experiment.
         """
-        try:
+        with disk_errors(self.path, "choose another --out"):
             self.path.mkdir(parents=True, exist_ok=True)
-            config = self.path / "config.toml"
-            if config.exists():
-                found = self.experiment()
-                if found.hash != experiment.hash or found.seed != experiment.seed:
-                    raise UserError(f"{self.path} belongs to another experiment; choose another --out")
-            else:
-                write(config, experiment.to_toml())
-            write(self.path / "environment.json", json.dumps(environment, indent=1) + "\n")
+            for part in self.path.glob(".*part"):  # of a process that was killed
+                part.unlink()
             (self.path / "failed.txt").unlink(missing_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot write {self.path}: {error.strerror}; choose another --out") from error
+        if (self.path / "config.toml").exists():
+            found = parse(read_config(self.path / "config.toml"))
+            if found.hash != experiment.hash or found.seed != experiment.seed:
+                raise UserError(f"{self.path} belongs to another experiment; choose another --out")
+        else:
+            self.write("config.toml", experiment.to_toml())
+        self.write("environment.json", json.dumps(environment, indent=1) + "\n")
 
     def experiment(self) -> Experiment:
         """The experiment in its ``config.toml``.
@@ -76,35 +91,58 @@ class RunFolder:
             raise UserError(f"{self.path} is no run: it has no config.toml")
         return make_experiment(read_config(self.path / "config.toml"))
 
-    @contextmanager
-    def claimed(self) -> Iterator[None]:
+    def trained(self) -> Trained:
+        """What came of its training.
+
+        Raises:
+            UserError: It is not finished.
+        """
+        path = self.path / "metrics.json"
+        try:
+            metrics = json.loads(path.read_text(encoding="utf-8"))
+            selected = {rule: numbers["step"] for rule, numbers in metrics["selection"].items()}
+            return Trained(selected, metrics["steps"], metrics["seconds"])
+        except FileNotFoundError as error:
+            raise UserError(f"{self.path} is not finished; finish it with xcnorm train") from error
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot read {path}: {error}; delete it and train again") from error
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{path} lacks {error}; delete it and train again") from error
+
+    def claimed(self) -> AbstractContextManager[None]:
         """Keep other processes off this run. The claim ends with the process, however that ends.
 
         Raises:
             UserError: Another process is at it.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / "lock").open("a") as handle:
-            try:
-                import fcntl
+        return locked(self.path / "lock", f"{self.path} is being worked on by another process")
 
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except ImportError:  # Windows
-                pass
-            except BlockingIOError as error:
-                raise UserError(f"{self.path} is being worked on by another process") from error
-            yield
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Path]:
+        """Where to write one of its files; it gets its name when all of it is on the disk.
+
+        Raises:
+            UserError: The disk is full or cannot be written.
+        """
+        with disk_trouble(self.path / name), replacing(self.path / name) as part:
+            yield part
+
+    def write(self, name: str, text: str) -> None:
+        """Write one of its files whole or not at all.
+
+        Raises:
+            UserError: The disk is full or cannot be written.
+        """
+        with self.writing(name) as part:
+            part.write_text(text, encoding="utf-8")
 
     def log(self, line: Mapping[str, Any]) -> None:
         """Add a line to ``log.jsonl``."""
         if self.board is not None:
             self.board.log(line)
         path = self.path / "log.jsonl"
-        try:
-            with path.open("a", encoding="utf-8") as handle:
-                handle.write(json.dumps(line) + "\n")
-        except OSError as error:
-            raise _cannot_write(path, error) from error
+        with disk_trouble(path), path.open("a", encoding="utf-8") as handle:
+            handle.write(json.dumps(line) + "\n")
 
     def cut_log(self, step: int) -> None:
         """Forget what was logged after a step, because it is going to be done again."""
@@ -118,16 +156,16 @@ class RunFolder:
                     kept.append(line)
             except ValueError:  # the process was killed in the middle of it
                 continue
-        write(path, "".join(f"{line}\n" for line in kept))
+        self.write("log.jsonl", "".join(f"{line}\n" for line in kept))
 
     def fail(self, reason: str) -> None:
         """Write down why it ended early, if that can still be written."""
         with suppress(UserError):  # a full disk: the caller is about to tell the reason anyway
-            write(self.path / "failed.txt", " ".join(reason.split()) + "\n")
+            self.write("failed.txt", " ".join(reason.split()) + "\n")
 
     def save_weights(self, rule: str, weights: Mapping[str, Tensor]) -> None:
         """Keep the weights that a selection rule chose."""
-        with whole(self.path / f"{rule}.safetensors") as part:
+        with self.writing(f"{rule}.safetensors") as part:
             save_file({name: tensor.contiguous() for name, tensor in weights.items()}, part)
 
     def weights(self, rule: str) -> dict[str, Tensor]:
@@ -157,35 +195,3 @@ def read_config(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all.
-
-    Raises:
-        UserError: The disk is full or cannot be written.
-    """
-    with whole(path) as part:
-        part.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """The name to write a file under; it gets its own when all of it is on the disk.
-
-    Raises:
-        UserError: The disk is full or cannot be written.
-    """
-    part = path.with_name(f".{path.name}.part")
-    try:
-        yield part
-        flush(part)
-        part.replace(path)
-    except (OSError, SafetensorError) as error:
-        part.unlink(missing_ok=True)
-        raise _cannot_write(path, error) from error
-
-
-def _cannot_write(path: Path, error: Exception) -> UserError:
-    reason = getattr(error, "strerror", None) or error
-    return UserError(f"cannot write {path}: {reason}; free some space and run the same command again")

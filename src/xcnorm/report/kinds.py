@@ -8,7 +8,7 @@ from statistics import fmean
 
 from xcnorm.data.corruptions import CATEGORIES
 from xcnorm.data.grid import SEVERITIES
-from xcnorm.evaluate import average, by_category, severity_means
+from xcnorm.metrics import average, by_category, severity_means
 from xcnorm.report.arms import Arm
 from xcnorm.report.charts import Chart
 from xcnorm.report.runs import Run

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from xcnorm.evaluate import average, compare, summarise
+from xcnorm.metrics import average, compare, summarise
 from xcnorm.report.arms import Arm, Values
 from xcnorm.report.charts import Chart
 from xcnorm.report.runs import Run

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from xcnorm.engine import RunFolder
 from xcnorm.errors import UserError
-from xcnorm.evaluate import average
+from xcnorm.metrics import average
 from xcnorm.sweep.process import Job
 
 State = Literal["waiting", "running", "elsewhere", "finished", "failed"]

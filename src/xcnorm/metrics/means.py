@@ -1,4 +1,4 @@
-"""From a number for each target to the numbers of the tables.
+"""Means over targets: the numbers of the tables.
 
 Targets of a corruption grid are named ``"<corruption>/<severity>"``, such as ``"fog/5"``. A corruption that is not
 there is left out of every mean, so look at which targets are missing before comparing with a table that has them all.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from xcnorm.data.grid import SEVERITIES
 from xcnorm.errors import UserError
-from xcnorm.evaluate.robustness import by_category
+
+_SEVERITIES = (1, 2, 3, 4, 5)
 
 
 def average(values: Mapping[str, float]) -> float:
@@ -26,6 +26,25 @@ def average(values: Mapping[str, float]) -> float:
     if not values:
         raise UserError("there is nothing to average: no target has a value; evaluate at least one")
     return fmean(values.values())
+
+
+def by_category(values: Mapping[str, float], categories: Mapping[str, Sequence[str]]) -> dict[str, float]:
+    """The mean of each category's members.
+
+    Args:
+        values: A number for each corruption.
+        categories: The corruptions of each category, such as ``xcnorm.data.corruptions.CATEGORIES["mrs5"]``.
+
+    Returns:
+        A number for each category: the mean over those of its members that have one. A category none of whose members
+        has one is left out.
+
+    Example:
+        >>> by_category({"fog": 1.0, "snow": 2.0}, {"weather": ["fog", "snow", "frost"], "noise": ["shot_noise"]})
+        {'weather': 1.5}
+    """
+    present = {name: [values[m] for m in members if m in values] for name, members in categories.items()}
+    return {name: fmean(numbers) for name, numbers in present.items() if numbers}
 
 
 def category_means(
@@ -71,7 +90,7 @@ def severity_means(values: Mapping[str, float], names: Iterable[str]) -> dict[in
         {1: 0.5, 2: 0.375}
     """
     names = list(names)
-    grid = {severity: _at(values, names, severity) for severity in SEVERITIES}
+    grid = {severity: _at(values, names, severity) for severity in _SEVERITIES}
     return {severity: fmean(present.values()) for severity, present in grid.items() if present}
 
 

@@ -1,4 +1,4 @@
-"""Probabilities are looked at once, before anything is computed from them."""
+"""The check of probabilities, before anything is computed from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good predictions are: accuracy, area under the ROC curve, calibration."""
+"""Scores of predictions: accuracy, area under the ROC curve, calibration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from xcnorm.errors import UserError
-from xcnorm.evaluate._probabilities import checked
+from xcnorm.metrics._probabilities import checked
 
 _BINS = 15
 

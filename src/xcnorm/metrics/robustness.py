@@ -1,14 +1,14 @@
-"""How much corruption moves a network's predictions: the paper's Model Robustness Score."""
+"""The Model Robustness Score of the paper: how much corruption moves a network's predictions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 from torch import Tensor
 
 from xcnorm.errors import UserError
-from xcnorm.evaluate._probabilities import checked
+from xcnorm.metrics._probabilities import checked
 
 _FLOOR = 1e-8  # just below the smallest number of half precision, in which predictions are stored
 
@@ -41,25 +41,6 @@ def robustness_score(clean: Tensor, corrupted: Sequence[Tensor]) -> float:
         _divergence(expected, _floored(predictions, f"the corrupted predictions number {number}"))
         for number, predictions in enumerate(corrupted, start=1)
     )
-
-
-def by_category(scores: Mapping[str, float], categories: Mapping[str, Sequence[str]]) -> dict[str, float]:
-    """The mean of each category's members.
-
-    Args:
-        scores: A number for each corruption.
-        categories: The corruptions of each category, such as ``xcnorm.data.corruptions.CATEGORIES["mrs5"]``.
-
-    Returns:
-        A number for each category: the mean over those of its members that have a score. A category none of whose
-        members has one is left out.
-
-    Example:
-        >>> by_category({"fog": 1.0, "snow": 2.0}, {"weather": ["fog", "snow", "frost"], "noise": ["shot_noise"]})
-        {'weather': 1.5}
-    """
-    present = {name: [scores[m] for m in members if m in scores] for name, members in categories.items()}
-    return {name: fmean(values) for name, values in present.items() if values}
 
 
 def _floored(probabilities: Tensor, name: str) -> Tensor:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, roc_auc_score
 
 from xcnorm.errors import UserError
-from xcnorm.evaluate import score
+from xcnorm.metrics import score
 
 
 def predictions(count, classes, seed=0, dtype=torch.float64):

@@ -1,4 +1,4 @@
-"""What a few seeds, or one pair of runs, allow one to say: intervals and tests.
+"""Statistics of a few seeds, or of one pair of runs: intervals and tests. SciPy (the extra ``report``) computes most.
 
 Intervals are percentiles of 10,000 bootstrap resamples, with a fixed seed, so that a report comes out the same twice.
 With few seeds they are too narrow: that of three runs only goes from the lowest to the highest. Nor can a test over
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -71,7 +72,7 @@ def summarise(values: Sequence[float]) -> Summary:
     """
     numbers = _checked(values, "values")
     std = numbers.std(ddof=1).item() if len(numbers) > 1 else math.nan
-    return Summary(numbers.mean().item(), std, *_interval(_resampled_means(numbers)), len(numbers))
+    return Summary(numbers.mean().item(), std, *_interval(numbers), len(numbers))
 
 
 def compare(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
@@ -98,7 +99,7 @@ def compare(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
     rounding = 1e-12 * (np.abs(first) + np.abs(second)).sum()
     signs, test = _signs(len(differences))
     extreme = np.abs(signs @ differences) >= abs(differences.sum()) - rounding
-    return Comparison(differences.mean().item(), *_interval(_resampled_means(differences)), extreme.mean().item(), test)
+    return Comparison(differences.mean().item(), *_interval(differences), extreme.mean().item(), test)
 
 
 def compare_predictions(ours_correct: Tensor, theirs_correct: Tensor) -> Comparison:
@@ -126,14 +127,12 @@ def compare_predictions(ours_correct: Tensor, theirs_correct: Tensor) -> Compari
     only_ours = int((ours_correct & ~theirs_correct).sum())
     only_theirs = int((theirs_correct & ~ours_correct).sum())
     # To draw images with replacement is to draw how many of the three kinds there are, at once.
-    shares = np.array([only_ours, only_theirs, count - only_ours - only_theirs]) / count
-    drawn = np.random.default_rng(0).multinomial(count, shares, size=_RESAMPLES)
-    return Comparison(
-        (only_ours - only_theirs) / count,
-        *_interval((drawn[:, 0] - drawn[:, 1]) / count),
-        min(1.0, 2 * _heads(min(only_ours, only_theirs), only_ours + only_theirs)),
-        "exact McNemar",
-    )
+    fractions = np.array([only_ours, only_theirs, count - only_ours - only_theirs]) / count
+    drawn = np.random.default_rng(0).multinomial(count, fractions, size=_RESAMPLES)
+    low, high = np.quantile((drawn[:, 0] - drawn[:, 1]) / count, (0.025, 0.975)).tolist()
+    one_sided = only_ours + only_theirs
+    p_value = _scipy_stats().binomtest(only_ours, one_sided).pvalue if one_sided else 1.0
+    return Comparison((only_ours - only_theirs) / count, low, high, float(p_value), "exact McNemar")
 
 
 def _checked(values: Sequence[float], name: str) -> NDArray[np.float64]:
@@ -145,30 +144,31 @@ def _checked(values: Sequence[float], name: str) -> NDArray[np.float64]:
     return numbers
 
 
-def _resampled_means(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    drawn = np.random.default_rng(0).integers(len(numbers), size=(_RESAMPLES, len(numbers)))
-    return numbers[drawn].mean(1)
+def _interval(numbers: NDArray[np.float64]) -> tuple[float, float]:
+    """The 95 % bootstrap interval of the mean."""
+    if len(numbers) == 1:
+        return numbers[0].item(), numbers[0].item()
+    found = _scipy_stats().bootstrap((numbers,), np.mean, n_resamples=_RESAMPLES, method="percentile", rng=0)
+    return float(found.confidence_interval.low), float(found.confidence_interval.high)
 
 
-def _interval(resampled: NDArray[np.float64]) -> tuple[float, float]:
-    low, high = np.quantile(resampled, (0.025, 0.975)).tolist()
-    return low, high
+def _scipy_stats() -> Any:
+    """Loaded when it is needed: it takes half a second, and is part of an extra."""
+    try:
+        import scipy.stats
+    except ImportError as error:
+        raise UserError('statistics need SciPy; install it with: pip install "xcnorm[report]"') from error
+    return scipy.stats
 
 
 def _signs(pairs: int) -> tuple[NDArray[np.int64], str]:
-    """Rows of signs to flip differences with, the first one flipping none, and the name of the test they make."""
+    """Rows of signs to flip differences with, the first one flipping none, and the name of the test they make.
+
+    Not SciPy's, which refuses a single pair and sees no tie where sums that are equal on paper differ by a rounding.
+    """
     if pairs <= _EXACT_PAIRS:
         bits = np.arange(2**pairs)[:, None] >> np.arange(pairs) & 1
         return 1 - 2 * bits, "exact sign flip"
     bits = np.random.default_rng(0).integers(2, size=(_RESAMPLES + 1, pairs))
     bits[0] = 0
     return 1 - 2 * bits, "sampled sign flip"
-
-
-def _heads(most: int, coins: int) -> float:
-    """The probability that at most `most` of `coins` fair coins show heads.
-
-    The factorials overflow, so their logarithms are added; for 150,000 coins that costs the last six of 16 digits.
-    """
-    every = math.lgamma(coins + 1) - coins * math.log(2)
-    return math.fsum(math.exp(every - math.lgamma(k + 1) - math.lgamma(coins - k + 1)) for k in range(most + 1))

@@ -5,7 +5,7 @@ import pytest
 from benchmarks.cifar10c import PUBLISHED
 from xcnorm.data.corruptions import CATEGORIES, names
 from xcnorm.errors import UserError
-from xcnorm.evaluate import average, category_means, severity_means
+from xcnorm.metrics import average, category_means, severity_means
 
 GRID = {f"{name}/{severity}": value + 5 - severity for name, value in PUBLISHED.items() for severity in range(1, 6)}
 

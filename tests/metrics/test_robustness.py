@@ -10,7 +10,7 @@ from scipy.stats import entropy
 
 from xcnorm.data.corruptions import CATEGORIES
 from xcnorm.errors import UserError
-from xcnorm.evaluate import by_category, robustness_score
+from xcnorm.metrics import by_category, robustness_score
 
 
 def random_rows(seed, count=6, classes=4, sharpness=1.0):

@@ -1,0 +1,157 @@
+"""Settings of an experiment, section by section: what may stand in its file."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from xcnorm.errors import UserError
+from xcnorm.methods import Augmentation, Method, find_augmentation, find_method
+
+Scalar = bool | int | float | str
+Values = dict[str, Scalar | list[Scalar]]
+
+
+class Settings(BaseModel):
+    """A section: frozen, and strict about names and types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class ModelSettings(Settings):
+    """Which network.
+
+    Attributes:
+        name: One of `xcnorm.list_models()`.
+        layer: ``"conv"``, ``"xcnorm"`` or ``"r_xcnorm"``.
+        options: Further arguments of `xcnorm.create_model`.
+    """
+
+    name: str = "digits_cnn"
+    layer: str = "conv"
+    options: Values = {}
+
+
+class MethodSettings(Settings):
+    """How it is trained.
+
+    Attributes:
+        name: One of `xcnorm.methods.list_methods()`.
+        options: The method's own settings.
+        augment: ``"none"``, or an augmentation, such as ``"randconv"``, that the method sees images through.
+        augment_options: The augmentation's settings.
+    """
+
+    name: str = "erm"
+    options: Values = {}
+    augment: str = "none"
+    augment_options: Values = {}
+
+    def make(self) -> tuple[Method, Augmentation | None]:
+        """The method and the augmentation, with their settings."""
+        method = find_method(self.name).make(self.options)
+        if self.augment == "none":
+            return method, None
+        return method, find_augmentation(self.augment).make(self.augment_options)
+
+    def check(self) -> None:
+        """Look whether names and settings are right, and go together.
+
+        Raises:
+            UserError: They are not.
+        """
+        find_method(self.name).check(self.options)
+        if self.augment == "none":
+            if self.augment_options:
+                raise UserError("method.augment_options needs an augmentation; name it in method.augment")
+            return
+        find_augmentation(self.augment).check(self.augment_options)
+        if issubclass(find_method(self.name), Augmentation):
+            raise UserError(f"method {self.name} is an augmentation itself; choose one of the two")
+
+
+class DataSettings(Settings):
+    """What happens to images on their way to the network.
+
+    Attributes:
+        augment: Of ``"flip"``, ``"crop"``, ``"resized_crop"``, ``"jitter"`` and ``"grey"``, in the order in which they
+            are applied to training images.
+        mean: Subtracted from values in [0, 1]; one number, or one for each channel.
+        std: What they are then divided by.
+    """
+
+    augment: tuple[Literal["flip", "crop", "resized_crop", "jitter", "grey"], ...] = Field(default=(), strict=False)
+    mean: float | list[float] = 0.5
+    std: float | list[float] = 0.5
+
+
+class OptimiserSettings(Settings):
+    """How weights move.
+
+    Attributes:
+        name: ``"adam"``, ``"adamw"`` or ``"sgd"``.
+        learning_rate: The highest one.
+        weight_decay: Applied to weights of layers; never to norms, biases and the few numbers of an XCNorm layer.
+        momentum: Of ``"sgd"``.
+        nesterov: Whether ``"sgd"`` looks ahead.
+    """
+
+    name: Literal["adam", "adamw", "sgd"] = "adamw"
+    learning_rate: float = Field(default=1e-3, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    nesterov: bool = True
+
+
+class ScheduleSettings(Settings):
+    """How long, and how the learning rate goes.
+
+    Attributes:
+        iterations: Training steps; 0 where epochs are given.
+        epochs: Passes over the training images; 0 where iterations are given.
+        batch: Images in a step, over all processes together.
+        warmup: The share of the steps in which the rate rises from 0.
+        shape: ``"constant"``, ``"cosine"`` (to 0), ``"linear"`` (to 0) or ``"step"`` (a tenth after 80 % of the steps).
+    """
+
+    iterations: int = Field(default=0, ge=0)
+    epochs: int = Field(default=0, ge=0)
+    batch: int = Field(default=128, ge=1)
+    warmup: float = Field(default=0.05, ge=0, lt=1)
+    shape: Literal["constant", "cosine", "linear", "step"] = "cosine"
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        if bool(self.iterations) == bool(self.epochs):
+            raise ValueError("give schedule.iterations or schedule.epochs, not both and not neither")
+        return self
+
+    def steps(self, images: int) -> int:
+        """The number of training steps for so many training images."""
+        return self.iterations or self.epochs * (images // self.batch)
+
+
+class RunSettings(Settings):
+    """How it is computed, and what is looked at on the way.
+
+    Attributes:
+        precision: ``"float32"``, ``"tf32"``, ``"bf16"`` or ``"fp16"`` (the last two by autocast).
+        compile: Whether torch.compile is used.
+        graph: Whether a step is captured as a CUDA graph; only on a GPU.
+        channels_last: Whether images and weights have their channels last in memory.
+        evaluate_every: After how many steps the validation images are looked at; 0 for ten times in all.
+        checkpoint_every: After how many steps a checkpoint is written; 0 for ten times in all. No part of the result.
+        selection: Which weights are tested: ``"last"``, ``"best_on_source"`` (on the validation images) and
+            ``"oracle"`` (on the targets themselves: a diagnostic, not a result).
+    """
+
+    precision: Literal["float32", "tf32", "bf16", "fp16"] = "float32"
+    compile: bool = False
+    graph: bool = False
+    channels_last: bool = False
+    evaluate_every: int = Field(default=0, ge=0)
+    checkpoint_every: int = Field(default=0, ge=0)
+    selection: tuple[Literal["last", "best_on_source", "oracle"], ...] = Field(
+        default=("last", "best_on_source"), min_length=1, strict=False
+    )

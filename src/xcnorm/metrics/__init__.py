@@ -1,0 +1,20 @@
+"""Metrics: scores of predictions, means over targets, and what several seeds allow one to say."""
+
+from xcnorm.metrics.means import average, by_category, category_means, severity_means
+from xcnorm.metrics.robustness import robustness_score
+from xcnorm.metrics.scores import score
+from xcnorm.metrics.statistics import Comparison, Summary, compare, compare_predictions, summarise
+
+__all__ = [
+    "Comparison",
+    "Summary",
+    "average",
+    "by_category",
+    "category_means",
+    "compare",
+    "compare_predictions",
+    "robustness_score",
+    "score",
+    "severity_means",
+    "summarise",
+]
