@@ -1,25 +1,22 @@
 """Which backend runs, and why.
 
-A backend is a file of this folder with a ``BACKEND`` in it; it is found by being there. The highest priority that is
-available and supports the case runs, unless ``XCNORM_BACKEND`` or the layer's ``backend`` names one.
+The highest priority that is available and supports the case runs, unless ``XCNORM_BACKEND`` or the layer's ``backend``
+names one.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
-import pkgutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from xcnorm.errors import UserError, unknown_name
-from xcnorm.ops.backend import Backend
-from xcnorm.ops.correlation import Correlation, Similarity
+from xcnorm.ops.backend import Backend, backends
+from xcnorm.ops.spec import Correlation
 
 VARIABLE = "XCNORM_BACKEND"
 
@@ -27,47 +24,7 @@ _log = logging.getLogger(__name__)
 _logged: set[str] = set()
 
 
-def _discover() -> tuple[Backend, ...]:
-    names = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)])]
-    modules = [importlib.import_module(f"xcnorm.ops.{name}") for name in names if name != "dispatch"]
-    found = [module.BACKEND for module in modules if hasattr(module, "BACKEND")]
-    return tuple(sorted(found, key=lambda backend: -backend.priority))
-
-
-# Found once, at import: a compiler that traces a layer must not run into an import.
-_BACKENDS = _discover()
-
-
-def backends() -> tuple[Backend, ...]:
-    """Every backend there is, the preferred one first."""
-    return _BACKENDS
-
-
-def similarity(
-    input: Tensor,
-    weight: Tensor,
-    c: Tensor | None,
-    spec: Correlation,
-    *,
-    compute_dtype: torch.dtype | None = None,
-    backend: str | None = None,
-) -> Similarity:
-    """Similarity of every patch of an input to every filter, by the backend that fits.
-
-    Args:
-        input: ``(N, C_in, *sizes)``, not padded yet; float32 or float64.
-        weight: Filters ``(C_out, C_in / groups, *kernel)``, raw; same dtype.
-        c: Scale of the robust function, a tensor of one element; None without one.
-        spec: What to compute.
-        compute_dtype: Dtype of the large products (bfloat16 or float16 under autocast); default that of ``input``.
-            Statistics always keep the dtype of ``input``.
-        backend: Name of the backend to use, whatever ``XCNORM_BACKEND`` says.
-    """
-    chosen, _ = choose(input, spec, backend)
-    return chosen.similarity(input, weight, c, spec, compute_dtype or input.dtype)
-
-
-def choose(input: Tensor, spec: Correlation, backend: str | None = None) -> tuple[Backend, str]:
+def choose(input: Tensor, correlation: Correlation, backend: str | None = None) -> tuple[Backend, str]:
     """The backend that runs this case, and the reason in words.
 
     Raises:
@@ -77,13 +34,13 @@ def choose(input: Tensor, spec: Correlation, backend: str | None = None) -> tupl
     if name is not None:
         for candidate in backends():
             if candidate.name == name:
-                if (why_not := refusal(candidate, input, spec)) is not None:
+                if (why_not := refusal(candidate, input, correlation)) is not None:
                     raise UserError(f"{source}={name!r} cannot run this layer: {why_not}; unset it to fall back")
                 return candidate, f"asked for by {source}"
         raise UserError(unknown_name(source, name, [b.name for b in backends()]))
     passed_over: list[str] = []
     for candidate in backends():
-        why_not = refusal(candidate, input, spec)
+        why_not = refusal(candidate, input, correlation)
         if why_not is None:
             reason = "; ".join([f"highest priority of those that can: {candidate.summary}", *passed_over])
             if passed_over and not torch.compiler.is_compiling():
@@ -93,9 +50,9 @@ def choose(input: Tensor, spec: Correlation, backend: str | None = None) -> tupl
     raise UserError("no backend can run this layer: " + "; ".join(passed_over))
 
 
-def refusal(candidate: Backend, input: Tensor, spec: Correlation) -> str | None:
+def refusal(candidate: Backend, input: Tensor, correlation: Correlation) -> str | None:
     """Why a backend cannot run a case, or None."""
-    return candidate.unsupported(input, spec) or candidate.unavailable()
+    return candidate.unsupported(input, correlation) or candidate.unavailable()
 
 
 def _log_once(message: str) -> None:

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from xcnorm.functional.stages import SHARPEN_FLOOR
-from xcnorm.ops import dense
-from xcnorm.ops.cpu.blocks import blocks
-from xcnorm.ops.cpu.twice import through_formula
+from xcnorm.functional.sharpen import SHARPEN_FLOOR
+from xcnorm.ops.autograd import through_formula
+from xcnorm.ops.cpu.memory import blocks
+from xcnorm.ops.formulas.chain import run_stages
+from xcnorm.ops.formulas.quotient import per_group
+from xcnorm.ops.spec import ChannelNorm
 
 _DEAD = math.log2(SHARPEN_FLOOR)
 _NEVER = -1e4  # two to the power of it, times any tau, is zero
 
 
-@dataclass(frozen=True)
-class Options:
-    """What to do; see `xcnorm.ops.Finish`."""
+class Options(NamedTuple):
+    """What to do; see `xcnorm.ops.Spec` and `xcnorm.ops.ChannelNorm`."""
 
-    rectify: str
+    rectify: Literal["relu", "abs", "none"]
     gain_after: bool
-    statistics: str
+    statistics: Literal["batch", "instance", "given", "none"]
     eps: float
 
 
@@ -57,8 +57,13 @@ class Finishing(torch.autograd.Function):
         options: Options = ctx.options
         if torch.is_grad_enabled():
 
-            def formula(product: Tensor, rate: Tensor, *rest: Any) -> list[Tensor]:
-                return [dense.finished(dense.per_group(product, rate), *rest, **asdict(options))]
+            def formula(product: Tensor, rate: Tensor, factor: Any, tau: Any, gain: Any, *given: Any) -> list[Tensor]:
+                norm = ChannelNorm(options.statistics, *given, options.eps)
+                similarity, how = (
+                    per_group(product, rate),
+                    {"rectify": options.rectify, "gain_after": options.gain_after},
+                )
+                return [run_stages(similarity, factor, tau, gain, norm, **how)]
 
             return None, *through_formula(formula, inputs, grads[:1])
 
@@ -106,8 +111,8 @@ class Finishing(torch.autograd.Function):
             product_grad,
             None if rate_grad is None else rate_grad.div_(rate),
             None if factor_grad is None else factor_grad.div_(factor),
-            None if tau is None else _summed(logs * math.log(2), tau),
-            None if gain is None else _summed(gain_grad, gain),
+            None if tau is None else logs.sum() * math.log(2),
+            None if gain is None else gain_grad.flatten(),
             None,
             None,
         )
@@ -143,7 +148,7 @@ class _Stages:
         product: Numerator of the similarity, ``(N, C, *positions)``.
         rate: One over its divisor, ``(N, groups, *positions)``.
         factor: Of the attention mask, same shape.
-        tau: One exponent, or one per channel.
+        tau: The exponent.
         gain: ``(C,)``.
         mean: ``(C,)``, if the norm has its statistics given.
         variance: The same.
@@ -164,7 +169,7 @@ class _Stages:
         self._rate, self._factor = rate.unsqueeze(2), None if factor is None else factor.unsqueeze(2)
         self._whole, self._product = product, self.grouped(product)
         self.positions = list(range(3, self._product.ndim))
-        self.tau = None if tau is None else tau if tau.numel() == 1 else self._per_channel(tau)
+        self.tau = tau
         ones = product.new_ones(product.shape[1])
         before, after = (None, gain) if options.gain_after else (gain, None)
         self.before, self._after = (self._per_channel(ones if part is None else part) for part in (before, after))
@@ -298,8 +303,3 @@ def finish_into(output: Tensor, options: Options, *inputs: Any) -> None:
 
 def _images(pool: list[slice]) -> slice:
     return slice(pool[0].start, pool[-1].stop)
-
-
-def _summed(grads: Tensor, like: Tensor) -> Tensor:
-    """One number per image and channel, summed to the shape of a parameter."""
-    return (grads.sum() if like.numel() == 1 else grads.sum(0)).reshape(like.shape)
