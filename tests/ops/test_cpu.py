@@ -12,7 +12,7 @@ import xcnorm.nn as xnn
 from tests.ops import asking
 from tests.ops.test_agreement import CASES, GRID, scalars
 from xcnorm import ops
-from xcnorm.ops.cpu import memory
+from xcnorm.ops.cpu import blockwise
 
 CONVOLUTIONS = [parameters for parameters in GRID if parameters.values[0].kernel]
 
@@ -27,7 +27,7 @@ def poisoned():
 
 @pytest.fixture(params=[2**19, 100], ids=["one block", "blocks"])
 def size(request, monkeypatch):
-    monkeypatch.setattr(memory, "BLOCK", request.param)
+    monkeypatch.setattr(blockwise, "BLOCK", request.param)
 
 
 def error(actual, expected):

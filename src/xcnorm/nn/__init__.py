@@ -14,7 +14,7 @@ from xcnorm.nn.layer import XCNormLayer
 from xcnorm.nn.linear import RXCNormLinear, XCNormLinear
 from xcnorm.nn.norm import NORMS, InstanceNorm, make_norm
 from xcnorm.nn.options import Options, RobustOptions, StageOptions
-from xcnorm.nn.reductions import REDUCTIONS, LearntScale, MovingScale, PatchScale, RobustScale, register_reduction
+from xcnorm.nn.scale import REDUCTIONS, LearntScale, MovingScale, PatchScale, RobustScale, register_reduction
 from xcnorm.nn.stages import Stages
 from xcnorm.nn.synchronised import SyncBatchNorm, SyncDictionary, SyncMovingScale, synchronise
 

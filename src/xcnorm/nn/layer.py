@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from xcnorm import ops
 from xcnorm.nn.options import Options, resolve
-from xcnorm.nn.reductions import REDUCTIONS, MovingScale, RobustScale
+from xcnorm.nn.scale import REDUCTIONS, MovingScale, RobustScale
 from xcnorm.nn.stages import Stages
-from xcnorm.ops.precision import autocast_dtype, full_precision
+from xcnorm.ops.spec import autocast_dtype, full_precision
 
 SMALLEST_PATCH = 16
 """Networks and `xcnorm.convert` leave layers with fewer values in a patch plain: a correlation of so few values has

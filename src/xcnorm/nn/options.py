@@ -11,7 +11,7 @@ from xcnorm.errors import unknown_name
 from xcnorm.functional import ROBUST_FUNCTIONS
 from xcnorm.functional.rectify import Rectify
 from xcnorm.nn.norm import NORMS
-from xcnorm.nn.reductions import REDUCTIONS
+from xcnorm.nn.scale import REDUCTIONS
 
 Preset = Literal["default", "paper"]
 

@@ -13,7 +13,7 @@ from xcnorm.functional.gain import initial_gain
 from xcnorm.functional.sharpen import exponent, raw_exponent
 from xcnorm.nn.norm import InstanceNorm, make_norm
 from xcnorm.nn.options import Options
-from xcnorm.nn.reductions import RobustScale
+from xcnorm.nn.scale import RobustScale
 from xcnorm.ops import Averages, ChannelNorm, Correlation, Spec
 
 

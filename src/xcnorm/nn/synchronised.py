@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from xcnorm.errors import UserError
 from xcnorm.nn.dictionary import Dictionary, worst_rebuilt
-from xcnorm.nn.reductions import MovingScale
+from xcnorm.nn.scale import MovingScale
 from xcnorm.ops.autograd import apply
 
 

@@ -4,8 +4,7 @@ A layer makes a `Spec`, `choose` finds the backend, and the backend's one functi
 folder of this package that registers itself; `formulas` is what they share.
 """
 
-from xcnorm.ops.backend import Backend, backends, register_backend
-from xcnorm.ops.dispatch import Explanation, choose, explain
+from xcnorm.ops.dispatch import Backend, Explanation, backends, choose, explain, register_backend
 from xcnorm.ops.spec import Averages, ChannelNorm, Correlation, Response, Spec
 from xcnorm.registry import discover
 

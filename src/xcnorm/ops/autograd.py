@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from xcnorm.ops.precision import full_precision
+from xcnorm.ops.spec import full_precision
 
 
 def apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from xcnorm.ops.backend import Backend, register_backend
+from xcnorm.ops.dispatch import Backend, register_backend
 from xcnorm.ops.formulas import chain
 from xcnorm.ops.formulas.similarity import similarity
 from xcnorm.ops.spec import Response, Spec

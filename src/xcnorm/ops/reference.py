@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 import xcnorm.functional as xf
-from xcnorm.ops.backend import Backend, register_backend
+from xcnorm.ops.dispatch import Backend, register_backend
 from xcnorm.ops.formulas import chain
-from xcnorm.ops.formulas.patches import pad
-from xcnorm.ops.formulas.quotient import Quotient
+from xcnorm.ops.formulas.ncc import Quotient, pad
 from xcnorm.ops.spec import Correlation, Response, Spec
 
 

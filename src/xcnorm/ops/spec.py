@@ -1,7 +1,8 @@
-"""What a layer asks of a backend, and what a backend answers."""
+"""What a layer asks of a backend, in which precision, and what a backend answers."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -152,3 +153,16 @@ class Response(NamedTuple):
 
     output: Tensor
     deviation: Tensor
+
+
+def autocast_dtype(device: torch.device) -> torch.dtype | None:
+    """The dtype autocast asks for on a device; None where it is off."""
+    # Torch refuses the question for the meta device.
+    if device.type == "meta" or not torch.is_autocast_enabled(device.type):
+        return None
+    return torch.get_autocast_dtype(device.type)
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """Autocast off, for code that chooses its own dtypes: a backward may be called inside autocast as well."""
+    return nullcontext() if autocast_dtype(device) is None else torch.autocast(device.type, enabled=False)

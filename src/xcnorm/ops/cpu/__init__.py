@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
+import xcnorm.functional as xf
+from xcnorm.functional.correlation import WEIGHT_FLOOR
 from xcnorm.functional.mask import attention_factor
-from xcnorm.ops.backend import Backend, register_backend
+from xcnorm.ops.autograd import through_formula
+from xcnorm.ops.cpu.blockwise import blocks, by_sets, channel_moments, moments_gradient, new_maps, padded
 from xcnorm.ops.cpu.columns import Columns
 from xcnorm.ops.cpu.convolution import Convolution
 from xcnorm.ops.cpu.finish import Finishing, Options, finish_into
-from xcnorm.ops.cpu.memory import blocks, new_maps, padded
-from xcnorm.ops.cpu.sides import ChannelMoments, Filters, channel_moments
-from xcnorm.ops.formulas.patches import Moments, level_of, patch_moments
-from xcnorm.ops.formulas.product import convolve
-from xcnorm.ops.formulas.quotient import PatchStatistics, Quotient, patch_statistics, plain_quotient
-from xcnorm.ops.spec import ChannelNorm, Correlation, Response, Spec
+from xcnorm.ops.dispatch import Backend, register_backend
+from xcnorm.ops.formulas import ncc
+from xcnorm.ops.formulas.ncc import (
+    Moments,
+    PatchStatistics,
+    Quotient,
+    convolve,
+    level_of,
+    patch_moments,
+    patch_statistics,
+    plain_quotient,
+)
+from xcnorm.ops.spec import ChannelNorm, Correlation, Response, Spec, full_precision
 
 
 def respond(input: Tensor, weight: Tensor, spec: Spec) -> Response:
     """Similarity and the stages after it."""
     norm = spec.norm or ChannelNorm()
-    filters = Filters.apply(weight)
+    filters = _Filters.apply(weight)
     settings = spec.tau, spec.gain, norm.mean, norm.variance
     options = Options(spec.rectify, spec.gain_after, norm.statistics, norm.eps)
     if torch.is_grad_enabled() or norm.statistics == "batch":
@@ -50,7 +61,7 @@ def _quotient(input: Tensor, filters: Tensor, c: Tensor | None, spec: Correlatio
     if spec.robust is None and not spec.channelwise:
         total, *moments = Convolution.apply(input, level, filters, spec)
         return plain_quotient(total, patch_moments(Moments(*moments), level, spec), filters, spec)
-    patches = patch_statistics(Moments(*ChannelMoments.apply(input, level)), level, c, spec)
+    patches = patch_statistics(Moments(*_ChannelMoments.apply(input, level)), level, c, spec)
     total, energy = Columns.apply(input, level, filters, patches.mean, patches.rate, spec)
     return patches.quotient(total, energy, filters[0].numel())
 
@@ -83,6 +94,56 @@ def _quotients(
 def _rate_and_factor(quotient: Quotient, spec: Spec, filters: Tensor) -> tuple[Tensor, Tensor | None]:
     factor = None if spec.mask is None else attention_factor(quotient.norm, *spec.mask, filters[0].numel())
     return quotient.divisor.reciprocal(), factor
+
+
+class _Filters(torch.autograd.Function):
+    """`xcnorm.functional.normalise_weight`, with fewer copies of a large weight than autograd would make."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor) -> Tensor:
+        """Same shape."""
+        flat = weight.flatten(1)
+        filters = flat - flat.mean(1, keepdim=True)
+        norm = torch.linalg.vector_norm(filters, dim=1, keepdim=True).square_().add_(WEIGHT_FLOOR).sqrt_()
+        filters.div_(norm)
+        ctx.save_for_backward(weight, filters, norm)
+        return filters.view(weight.shape)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Tensor | None:
+        """What is left of the gradient beside the filter's direction and a constant."""
+        weight, filters, norm = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return through_formula(lambda weight: [xf.normalise_weight(weight)], [weight], grads)[0]
+        grad = grads[0].flatten(1)
+        with full_precision(grad.device):
+            along = torch.linalg.vecdot(grad, filters).unsqueeze(1)
+        result = grad - grad.mean(1, keepdim=True)
+        return result.addcmul_(filters, along, value=-1).div_(norm).view(weight.shape)
+
+
+class _ChannelMoments(torch.autograd.Function):
+    """`ncc.channel_moments`; the backward subtracts the level anew."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, level: Tensor) -> tuple[Tensor, ...]:
+        """Mean and variance, each ``(N, sets, *sizes)``."""
+        moments = channel_moments(input, level)
+        ctx.save_for_backward(input, level, moments.mean)
+        return tuple(moments)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        """Gradient of the input."""
+        input, level, mean = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return tuple(through_formula(ncc.channel_moments, (input, level), grads))
+        of_mean, of_variance = grads
+        grad = torch.empty_like(input)
+        values, level = by_sets(input, level)
+        slope, offset = moments_gradient(of_mean, of_variance, mean, values.shape[2])
+        torch.sub(values, level, out=grad.unflatten(1, values.shape[1:3])).mul_(slope).add_(offset)
+        return grad, None
 
 
 def _unsupported(input: Tensor, correlation: Correlation) -> str | None:

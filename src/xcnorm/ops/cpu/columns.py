@@ -11,7 +11,7 @@ from torch import Tensor
 
 from xcnorm.functional import ROBUST_FUNCTIONS
 from xcnorm.ops.autograd import through_formula
-from xcnorm.ops.cpu.memory import (
+from xcnorm.ops.cpu.blockwise import (
     blocks,
     is_channels_last,
     multiply,
@@ -20,10 +20,9 @@ from xcnorm.ops.cpu.memory import (
     padded,
     unpadded_gradient,
 )
-from xcnorm.ops.formulas import patches as formulas
+from xcnorm.ops.formulas import ncc
 from xcnorm.ops.formulas.offsets import by_offsets
-from xcnorm.ops.precision import full_precision
-from xcnorm.ops.spec import Correlation
+from xcnorm.ops.spec import Correlation, full_precision
 
 # Rows of fewer positions than this are copied faster channel by channel.
 _SHORT = 16
@@ -58,7 +57,7 @@ class Columns(torch.autograd.Function):
         if torch.is_grad_enabled():
 
             def formula(input: Tensor, level: Tensor, weight: Tensor, mean: Tensor, rate: Tensor) -> Any:
-                return by_offsets(formulas.padded(input, level, spec), weight, mean, rate, spec, input.dtype)
+                return by_offsets(ncc.padded(input, level, spec), weight, mean, rate, spec, input.dtype)
 
             return *through_formula(formula, ctx.saved_tensors, grads), None
 

@@ -8,12 +8,10 @@ import torch
 from torch import Tensor
 
 from xcnorm.ops.autograd import through_formula
-from xcnorm.ops.cpu.memory import inside, padded, unpadded_gradient
-from xcnorm.ops.cpu.sides import channel_moments, moments_gradient
-from xcnorm.ops.formulas import patches
-from xcnorm.ops.formulas.product import convolve
-from xcnorm.ops.precision import full_precision
-from xcnorm.ops.spec import Correlation
+from xcnorm.ops.cpu.blockwise import channel_moments, inside, moments_gradient, padded, unpadded_gradient
+from xcnorm.ops.formulas import ncc
+from xcnorm.ops.formulas.ncc import convolve
+from xcnorm.ops.spec import Correlation, full_precision
 
 
 class Convolution(torch.autograd.Function):
@@ -41,8 +39,8 @@ class Convolution(torch.autograd.Function):
         if torch.is_grad_enabled():
 
             def formula(input: Tensor, level: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-                total = convolve(patches.padded(input, level, spec), weight, spec)
-                return total, *patches.channel_moments(input, level)
+                total = convolve(ncc.padded(input, level, spec), weight, spec)
+                return total, *ncc.channel_moments(input, level)
 
             return *through_formula(formula, (input, level, weight), grads), None
 

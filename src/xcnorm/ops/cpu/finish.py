@@ -10,9 +10,9 @@ from torch import Tensor
 
 from xcnorm.functional.sharpen import SHARPEN_FLOOR
 from xcnorm.ops.autograd import through_formula
-from xcnorm.ops.cpu.memory import blocks
+from xcnorm.ops.cpu.blockwise import blocks
 from xcnorm.ops.formulas.chain import run_stages
-from xcnorm.ops.formulas.quotient import per_group
+from xcnorm.ops.formulas.ncc import per_group
 from xcnorm.ops.spec import ChannelNorm
 
 _DEAD = math.log2(SHARPEN_FLOOR)
@@ -76,7 +76,7 @@ class Finishing(torch.autograd.Function):
             for map, needed in zip((rate, factor), ctx.needs_input_grad[2:4], strict=True)
         )
         bases, responses, scratch = stages.grouped(product_grad), stages.scratch(), stages.scratch()
-        sums, pulls, logs = stages.per_image(), stages.per_image(), stages.per_image()
+        sums, weighted_sums, logs = stages.per_image(), stages.per_image(), stages.per_image()
         gain_grad = torch.zeros_like(stages.before)
         for pool in stages.pools:
             for block in pool:
@@ -85,9 +85,9 @@ class Finishing(torch.autograd.Function):
                 stages.base(block, base)
                 stages.response(block, base, response)
                 sums[block] = grad.sum(positions, keepdim=True)
-                pulls[block] = torch.mul(grad, response, out=other).sum(positions, keepdim=True)
+                weighted_sums[block] = torch.mul(grad, response, out=other).sum(positions, keepdim=True)
             norm = stages.norm(pool, means, variances)
-            level, along, of_gain = stages.through_norm(pool, norm, sums, pulls)
+            level, along, of_gain = stages.through_norm(pool, norm, sums, weighted_sums)
             gain_grad += of_gain
             for block in pool:
                 grad, base = output_grad[block], bases[block]
@@ -97,15 +97,15 @@ class Finishing(torch.autograd.Function):
                 if stages.measures:
                     grad = torch.sub(grad, torch.mul(response, along, out=other), out=other).sub_(level)
                 grad = torch.mul(grad, norm.slope, out=other)
-                pull = response.mul_(grad)
+                weighted = response.mul_(grad)
                 if factor_grad is not None:
-                    factor_grad[block] = pull.sum(2)
+                    factor_grad[block] = weighted.sum(2)
                 if stages.tau is not None:
-                    logs[block] = torch.mul(pull, base, out=other).sum(positions, keepdim=True)
-                    pull.mul_(stages.tau)
+                    logs[block] = torch.mul(weighted, base, out=other).sum(positions, keepdim=True)
+                    weighted.mul_(stages.tau)
                 if rate_grad is not None:
-                    rate_grad[block] = pull.sum(2)
-                stages.product_gradient(block, grad, pull, base)
+                    rate_grad[block] = weighted.sum(2)
+                stages.product_gradient(block, grad, weighted, base)
         return (
             None,
             product_grad,
@@ -122,8 +122,8 @@ class _Norm(NamedTuple):
     """Channel norm and gain, ``u * slope + shift``; every part ``(images or 1, groups, C / groups, 1, ...)``.
 
     Attributes:
-        mean: Of u.
-        variance: Of u; with given statistics, both are those of u times the gain.
+        mean: Of u, or of u times the gain if statistics are given; the same for the variance.
+        variance: Of u.
         inverse: One over the deviation.
         inner: Slope of the norm alone, a gain before it included.
         centre: What the norm alone subtracts.
@@ -149,9 +149,7 @@ class _Stages:
         rate: One over its divisor, ``(N, groups, *positions)``.
         factor: Of the attention mask, same shape.
         tau: The exponent.
-        gain: ``(C,)``.
-        mean: ``(C,)``, if the norm has its statistics given.
-        variance: The same.
+        gain: ``(C,)``; and so mean and variance, if the norm has its statistics given.
     """
 
     def __init__(
@@ -246,7 +244,8 @@ class _Stages:
             inverse = (variance + self._options.eps).rsqrt()
             centre = mean * inverse
         elif self.measures:
-            mean, variance = means[_images(pool)], variances[_images(pool)]
+            images = slice(pool[0].start, pool[-1].stop)
+            mean, variance = means[images], variances[images]
             if self._options.statistics == "batch":
                 mean, apart = mean.mean(0, keepdim=True), mean
                 variance = (variance + (apart - mean).square()).mean(0, keepdim=True)
@@ -259,32 +258,33 @@ class _Stages:
         return _Norm(mean, variance, inverse, inner, centre, inner * self._after, -centre * self._after)
 
     def through_norm(
-        self, pool: list[slice], norm: _Norm, sums: Tensor, pulls: Tensor
+        self, pool: list[slice], norm: _Norm, sums: Tensor, weighted_sums: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """From sums of ``g`` and ``g u`` over positions: the gradient of u is ``(g - level - u * along) * slope``.
 
         Returns:
             Level, along, and the gradient of the gain.
         """
-        total, pull = sums[_images(pool)], pulls[_images(pool)]
+        images = slice(pool[0].start, pool[-1].stop)
+        total, weighted = sums[images], weighted_sums[images]
         count = self._product[0, 0, 0].numel()
         if self._options.statistics == "batch":
             count *= len(total)
-            total, pull = total.sum(0, keepdim=True), pull.sum(0, keepdim=True)
-        hat = (norm.inner * pull - norm.centre * total) / count
+            total, weighted = total.sum(0, keepdim=True), weighted.sum(0, keepdim=True)
+        hat = (norm.inner * weighted - norm.centre * total) / count
         level, along = total / count - norm.centre * hat, norm.inner * hat
         if self._options.gain_after:
             of_gain = hat * count
         else:
             held = total * norm.mean + hat * count * norm.inner * norm.variance if self.measures else 0
-            of_gain = (pull - held) * norm.inverse
+            of_gain = (weighted - held) * norm.inverse
         return level, along, of_gain.sum(0, keepdim=True)
 
-    def product_gradient(self, block: slice, grad: Tensor, pull: Tensor, base: Tensor) -> None:
-        """Turn a base into the gradient of the product, from that of the response or, with a tau, from its pull."""
+    def product_gradient(self, block: slice, grad: Tensor, weighted: Tensor, base: Tensor) -> None:
+        """Turn a base into the gradient of the product, from the response's or, with a tau, from the weighted one."""
         rectify = self._options.rectify
         if self.tau is not None:
-            base.neg_().exp2_().mul_(pull)
+            base.neg_().exp2_().mul_(weighted)
         elif rectify == "relu":
             base.sign_().mul_(grad)
         else:
@@ -299,7 +299,3 @@ class _Stages:
 def finish_into(output: Tensor, options: Options, *inputs: Any) -> None:
     """The output of `Finishing` for the same arguments, without a gradient."""
     _Stages(options, *inputs).run(output)
-
-
-def _images(pool: list[slice]) -> slice:
-    return slice(pool[0].start, pool[-1].stop)

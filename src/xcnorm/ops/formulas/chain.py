@@ -8,7 +8,7 @@ from torch.nn import functional as F
 import xcnorm.functional as xf
 from xcnorm.functional.mask import attention_factor
 from xcnorm.functional.rectify import Rectify
-from xcnorm.ops.formulas.quotient import Quotient, per_group
+from xcnorm.ops.formulas.ncc import Quotient, per_group
 from xcnorm.ops.spec import Averages, ChannelNorm, Response, Spec
 
 

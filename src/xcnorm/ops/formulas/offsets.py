@@ -11,9 +11,9 @@ from torch import Tensor
 
 from xcnorm.functional import ROBUST_FUNCTIONS
 from xcnorm.ops.autograd import apply
-from xcnorm.ops.formulas.patches import line
-from xcnorm.ops.precision import full_precision, in_range
-from xcnorm.ops.spec import Correlation
+from xcnorm.ops.formulas.ncc import line
+from xcnorm.ops.formulas.product import in_range
+from xcnorm.ops.spec import Correlation, full_precision
 
 
 def by_offsets(

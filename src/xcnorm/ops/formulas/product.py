@@ -10,15 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from xcnorm.ops.autograd import apply
-from xcnorm.ops.precision import full_precision, in_range
-from xcnorm.ops.spec import Correlation
+from xcnorm.ops.formulas.ncc import convolve
+from xcnorm.ops.spec import Correlation, full_precision
 
 _HALF_LIMIT = 2.0**14
-_MANY_POSITIONS = 256  # of an image; with fewer a matrix product takes up to six times as long as a convolution
 
 
 def product(values: Tensor, weight: Tensor, spec: Correlation, compute_dtype: torch.dtype) -> Tensor:
@@ -32,25 +30,6 @@ def product(values: Tensor, weight: Tensor, spec: Correlation, compute_dtype: to
     unit = (peak / _HALF_LIMIT).clamp_min(1)
     total: Tensor = apply(_HalfProduct, values / unit, weight, spec)
     return total * unit
-
-
-def convolve(values: Tensor, weight: Tensor, spec: Correlation) -> Tensor:
-    """The product in the dtype of both factors."""
-    if not spec.kernel:
-        return F.linear(values, weight)
-    if _is_matrix_product(values, spec):
-        return (weight.flatten(1) @ values.flatten(2)).unflatten(2, values.shape[2:])
-    convolve = (F.conv1d, F.conv2d, F.conv3d)[len(spec.kernel) - 1]
-    total: Tensor = convolve(values, weight, None, spec.stride, 0, spec.dilation, spec.groups)
-    return total
-
-
-def _is_matrix_product(values: Tensor, spec: Correlation) -> bool:
-    """Whether a convolution is one matrix product for each image, and faster so."""
-    if set(spec.kernel) != {1} or set(spec.stride) != {1} or spec.groups != 1 or not values.is_contiguous():
-        return False
-    # A compiler would bring an ordinary convolution's input into channels-last order first. And it may not know sizes.
-    return torch.compiler.is_compiling() or values.shape[2:].numel() >= _MANY_POSITIONS
 
 
 class _HalfProduct(torch.autograd.Function):
@@ -86,3 +65,13 @@ class _HalfProduct(torch.autograd.Function):
                     False, none, spec.groups, (True, True, False),
                 )  # fmt: skip
             return grad_values.to(values.dtype) * unit, grad_weight.to(weight.dtype) * unit * peak, None
+
+
+def in_range(values: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | float]:
+    """Values in ``dtype``, and the factor that was taken out of them so that float16 can hold them."""
+    if dtype != torch.float16:
+        return values.to(dtype), 1.0
+    if values.numel() == 0:
+        return values.to(dtype), 1.0
+    unit = values.detach().abs().amax().clamp_min(torch.finfo(torch.float32).tiny)
+    return (values / unit).to(dtype), unit

@@ -14,10 +14,17 @@ import torch
 from torch import Tensor
 
 import xcnorm.functional as xf
+from xcnorm.ops.formulas.ncc import (
+    Quotient,
+    channel_moments,
+    level_of,
+    padded,
+    patch_moments,
+    patch_statistics,
+    plain_quotient,
+)
 from xcnorm.ops.formulas.offsets import by_offsets
-from xcnorm.ops.formulas.patches import channel_moments, level_of, padded, patch_moments
 from xcnorm.ops.formulas.product import product
-from xcnorm.ops.formulas.quotient import Quotient, patch_statistics, plain_quotient
 from xcnorm.ops.spec import Correlation
 
 

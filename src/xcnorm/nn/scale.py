@@ -1,4 +1,4 @@
-"""What a reduction is: a module that knows the scale c, and learns from the deviations of the patches."""
+"""The scale c of a robust function, and the reductions: the ways in which it is found."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from xcnorm.functional.sharpen import inverse_softplus
 from xcnorm.registry import Registry
 
 
@@ -75,7 +77,7 @@ class RobustScale(nn.Module):
         return f"c_init={self.c_init}"
 
 
-REDUCTIONS: Registry[type[RobustScale]] = Registry("scale", "xcnorm.nn.reductions")
+REDUCTIONS: Registry[type[RobustScale]] = Registry("scale", "xcnorm.nn")
 
 R = TypeVar("R", bound=type[RobustScale])
 
@@ -89,3 +91,59 @@ def register_reduction(name: str) -> Callable[[R], R]:
         return cls
 
     return register
+
+
+@register_reduction("ema")
+class MovingScale(RobustScale):
+    """A moving average of the deviation of the training batches' patches."""
+
+    running_c: Tensor
+
+    def add_state(self, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
+        """One number. With one axis: torch's compiler loses updates of float64 buffers that have none."""
+        self.register_buffer("running_c", torch.empty(1, device=device, dtype=dtype))
+
+    def reset_parameters(self) -> None:
+        """Set c to its initial value."""
+        nn.init.constant_(self.running_c, self.c_init)
+
+    def forward(self, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """The average so far."""
+        # The clamp makes a copy: the buffer moves on in place while this value waits for its backward.
+        return self.running_c[0].to(dtype).clamp_min(self.minimum)
+
+    @property
+    def average(self) -> Tensor | None:
+        """The buffer, in training mode."""
+        return self.running_c if self.training else None
+
+
+@register_reduction("parameter")
+class LearntScale(RobustScale):
+    """A number that is learnt with the filters."""
+
+    raw_c: nn.Parameter
+
+    def add_state(self, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
+        """One number, before a softplus."""
+        self.raw_c = nn.Parameter(torch.empty((), device=device, dtype=dtype))
+
+    def reset_parameters(self) -> None:
+        """Set c to its initial value."""
+        nn.init.constant_(self.raw_c, inverse_softplus(max(self.c_init - self.minimum, 1e-6)))
+
+    def forward(self, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Above its minimum."""
+        return F.softplus(self.raw_c).to(dtype) + self.minimum
+
+
+@register_reduction("patch")
+class PatchScale(RobustScale):
+    """A fixed multiple."""
+
+    initial = 3.0
+    per_patch = True
+
+    def forward(self, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """The multiple."""
+        return torch.full((), self.c_init, dtype=dtype, device=device)

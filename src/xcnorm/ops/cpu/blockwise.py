@@ -1,4 +1,4 @@
-"""What makes a CPU fast: blocks of images that fit its caches, padding without extra copies, products by oneDNN."""
+"""Work on a CPU, in blocks of images that fit its caches: padding, moments over channels, products of matrices."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from xcnorm.ops.formulas.ncc import Moments
 from xcnorm.ops.spec import Correlation
 
 # Values per thread, 2 MiB in float32, chosen by measurement: smaller blocks spend their time on calls, larger ones drop
@@ -102,3 +103,25 @@ def _borders(padded: Tensor, spec: Correlation) -> Iterator[tuple[Tensor, Tensor
                 "circular": line + (end - before if line < before else before - end),
             }[spec.padding_mode]
             yield padded.narrow(axis, line, 1), None if source is None else padded.narrow(axis, source, 1)
+
+
+def channel_moments(input: Tensor, level: Tensor) -> Moments:
+    """`ncc.channel_moments` without its gradient."""
+    all_values, level = by_sets(input, level)
+    mean, variance = (all_values.new_empty(*all_values.shape[:2], *all_values.shape[3:]) for _ in range(2))
+    for block in blocks(len(input), input[0].numel()):
+        values = all_values[block] - level[block]
+        torch.mean(values, 2, out=mean[block])
+        torch.mean(values.sub_(mean[block].unsqueeze(2)).pow_(2), 2, out=variance[block])
+    return Moments(mean, variance)
+
+
+def moments_gradient(of_mean: Tensor, of_variance: Tensor, mean: Tensor, channels: int) -> tuple[Tensor, Tensor]:
+    """Slope and offset, ``(N, sets, 1, *sizes)``: times and plus which the values are the gradient of themselves."""
+    slope = of_variance * (2 / channels)
+    return slope.unsqueeze(2), (of_mean / channels - slope * mean).unsqueeze(2)
+
+
+def by_sets(input: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
+    """``(N, sets, channels, *sizes)``, and the level beside it."""
+    return input.unflatten(1, (level.shape[1], -1)), level[(..., *(None,) * (input.ndim - 1))]
