@@ -3,7 +3,7 @@
 import pytest
 
 from xcnorm.data import card, list_benchmarks
-from xcnorm.data.catalogue import BENCHMARKS, Entry
+from xcnorm.data.catalogue import BENCHMARKS, CatalogueEntry
 from xcnorm.engine import list_recipes, load_recipe, make_experiment
 from xcnorm.errors import UserError
 
@@ -78,7 +78,7 @@ def test_a_recipe_says_what_it_is_for():
 
 
 def test_the_recipe_fast_has_something_for_a_benchmark_that_nobody_has_heard_of(monkeypatch):
-    monkeypatch.setitem(BENCHMARKS._items, "a-plugins-own", Entry(card("folder"), lambda root: None))
+    monkeypatch.setitem(BENCHMARKS._items, "a-plugins-own", CatalogueEntry(card("folder"), lambda root: None))
     recipe = load_recipe("fast", "a-plugins-own")
     assert recipe["model"] == {"name": "resnet18"}
     assert recipe["schedule"] == {"epochs": 30, "batch": 32, "warmup": 0.05, "shape": "cosine"}
@@ -90,7 +90,7 @@ def test_the_recipe_fast_has_something_for_a_benchmark_that_nobody_has_heard_of(
 
 def test_a_benchmark_may_bring_what_the_recipe_fast_has_for_it(monkeypatch):
     own = {"model": {"name": "allconv"}, "schedule": {"epochs": 7}}
-    entry = Entry(card("folder"), lambda root: None, recipe=own)
+    entry = CatalogueEntry(card("folder"), lambda root: None, recipe=own)
     monkeypatch.setitem(BENCHMARKS._items, "a-plugins-own", entry)
     recipe = load_recipe("fast", "a-plugins-own")
     assert recipe["model"] == own["model"]

@@ -19,7 +19,7 @@ Load = TypeVar("Load", bound=Callable[..., Benchmark])
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """What is registered of a benchmark.
 
     Attributes:
@@ -38,7 +38,7 @@ class Entry:
     recipe: Mapping[str, Any] | None = None
 
 
-BENCHMARKS: Registry[Entry] = Registry("benchmark", "xcnorm.data.benchmarks")
+BENCHMARKS: Registry[CatalogueEntry] = Registry("benchmark", "xcnorm.data.benchmarks")
 
 
 def register_benchmark(
@@ -48,10 +48,10 @@ def register_benchmark(
     verify: Callable[[Path], Iterator[Finding]] | None = None,
     recipe: Mapping[str, Any] | None = None,
 ) -> Callable[[Load], Load]:
-    """Make a function known as the one that loads a benchmark; the arguments are those of `Entry`."""
+    """Make a function known as the one that loads a benchmark; the arguments are those of `CatalogueEntry`."""
 
     def register(load: Load) -> Load:
-        BENCHMARKS.register(card.name, Entry(card, load, parts, verify, recipe))
+        BENCHMARKS.register(card.name, CatalogueEntry(card, load, parts, verify, recipe))
         return load
 
     return register
