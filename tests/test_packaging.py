@@ -20,7 +20,7 @@ def test_the_version_is_the_same_everywhere():
 
 def test_the_core_needs_what_it_says_and_caps_nothing():
     core = {requirement.name for requirement in REQUIREMENTS if not requirement.marker}
-    assert core == {"torch", "numpy", "pillow", "safetensors", "pydantic", "typer", "rich"}
+    assert core == {"torch", "numpy", "pillow", "safetensors", "pydantic", "typer", "rich", "filelock"}
     bounds = {spec.operator for requirement in REQUIREMENTS for spec in requirement.specifier}
     assert bounds == {">="}
 

@@ -65,11 +65,11 @@ def flush(path: Path) -> None:
 
 
 @contextmanager
-def disk_errors(target: Path, remedy: str) -> Iterator[None]:
+def disk_errors(target: Path | str, remedy: str) -> Iterator[None]:
     """Turn what the operating system has against writing into one line for the user.
 
     Args:
-        target: What is being written, for the message.
+        target: What is being written, for the message: its path, with words before it if need be.
         remedy: What to do about it, beside making room.
 
     Raises:
@@ -79,6 +79,4 @@ def disk_errors(target: Path, remedy: str) -> Iterator[None]:
         yield
     except OSError as error:
         first = "free some space, or " if error.errno in _NO_ROOM else ""
-        raise UserError(
-            f"cannot write {error.filename or target}: {error.strerror or error}; {first}{remedy}"
-        ) from error
+        raise UserError(f"cannot write {target}: {error.strerror or error}; {first}{remedy}") from error

@@ -123,6 +123,8 @@ def _import_file(path: Path) -> None:
     path = path.absolute()
     if getattr(sys.modules.get(path.stem), "__file__", None) == str(path):
         return  # it was imported before, or is being imported: a plugin may look something up itself
+    if not path.is_file():
+        raise UserError(f"{VARIABLE} names {path}, which is not there; correct it")
     spec = spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or path.stem in sys.modules:
         raise UserError(f"{VARIABLE} names {path}, which is no Python file or is called like another module; rename it")

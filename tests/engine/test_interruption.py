@@ -103,7 +103,7 @@ def test_stopped_on_request_and_by_a_full_disk(pictures, expected, tmp_path):
     (line,) = complaints.splitlines()
     assert line.startswith("xcnorm: cannot write the checkpoint ")
     assert "File too large" in line
-    assert "free some space or choose another --out, and run the same command again" in line
+    assert "free some space, or choose another --out, and run the same command again" in line
     assert [(path, path.read_bytes()) for path in sorted((run / "checkpoint").glob("*/*"))] == before
     assert "cannot write the checkpoint" in (run / "failed.txt").read_text()
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from xcnorm.data import list_benchmarks
+from xcnorm.data import card, list_benchmarks
+from xcnorm.data.catalogue import BENCHMARKS, CatalogueEntry
 from xcnorm.engine import list_recipes, load_recipe, make_experiment
 from xcnorm.errors import UserError
 
@@ -76,7 +77,8 @@ def test_a_recipe_says_what_it_is_for():
         load_recipe("papre", "digits")
 
 
-def test_the_recipe_fast_has_something_for_a_benchmark_that_nobody_has_heard_of():
+def test_the_recipe_fast_has_something_for_a_benchmark_that_nobody_has_heard_of(monkeypatch):
+    monkeypatch.setitem(BENCHMARKS._items, "a-plugins-own", CatalogueEntry(card("folder"), lambda root: None))
     recipe = load_recipe("fast", "a-plugins-own")
     assert recipe["model"] == {"name": "resnet18"}
     assert recipe["schedule"] == {"epochs": 30, "batch": 32, "warmup": 0.05, "shape": "cosine"}
@@ -84,6 +86,20 @@ def test_the_recipe_fast_has_something_for_a_benchmark_that_nobody_has_heard_of(
     assert "for" not in recipe
     with pytest.raises(UserError, match="recipe 'paper' is for digits, cifar10c, camelyon17, not for a-plugins-own"):
         load_recipe("paper", "a-plugins-own")
+
+
+def test_a_benchmark_may_bring_what_the_recipe_fast_has_for_it(monkeypatch):
+    own = {"model": {"name": "allconv"}, "schedule": {"epochs": 7}}
+    entry = CatalogueEntry(card("folder"), lambda root: None, recipe=own)
+    monkeypatch.setitem(BENCHMARKS._items, "a-plugins-own", entry)
+    recipe = load_recipe("fast", "a-plugins-own")
+    assert recipe["model"] == own["model"]
+    assert recipe["schedule"] == {"epochs": 7, "batch": 128, "warmup": 0.05, "shape": "cosine"}
+
+
+def test_there_is_no_recipe_for_a_benchmark_that_is_not_there():
+    with pytest.raises(UserError, match="unknown benchmark 'digts'; did you mean 'digits'"):
+        load_recipe("fast", "digts")
 
 
 def test_a_small_twin_is_trained_like_its_family_unless_it_has_a_table_of_its_own():

@@ -91,7 +91,9 @@ def test_what_cannot_be_written_is_one_line_and_leaves_nothing(run):
         (run.path / name / "full").touch()
     before = sorted(run.path.iterdir())
     for write in (lambda: run.log({}), lambda: run.save_weights("last", {"a": torch.ones(3)})):
-        with pytest.raises(UserError, match=r"^cannot write .*(last\.safetensors|log\.jsonl): Is a directory; free"):
+        with pytest.raises(
+            UserError, match=r"^cannot write .*(last\.safetensors|log\.jsonl): Is a directory; choose another"
+        ):
             write()
     assert sorted(run.path.iterdir()) == before
 

@@ -2,7 +2,9 @@
 
 import torch
 
-NETWORKS = ("digits_cnn", "allconv", "wrn16_4", "wrn40_2", "resnet18", "resnet50", "densenet121")
+from xcnorm.models import list_models
+
+NETWORKS = list_models()
 LAYERS = ("conv", "xcnorm", "r_xcnorm")
 XCNORM_FORMS = LAYERS[1:]
 

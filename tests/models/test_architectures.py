@@ -8,13 +8,9 @@ from torch import nn
 
 import xcnorm.nn as xnn
 from tests.models.networks import LAYERS, NETWORKS, SMALLEST_SIZE, XCNORM_FORMS, modules_of, plain_convolutions
-from xcnorm.models import WideResNet, Wiring, create_model, list_models
+from xcnorm.models import WideResNet, Wiring, create_model
 from xcnorm.models.allconv import SigmoidGELU
 from xcnorm.models.wiring import Abs
-
-
-def test_these_are_all_the_networks():
-    assert list_models() == sorted(NETWORKS)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_what_was_done_before_is_noted(tmp_path):
     write_metrics(jobs[2], 0.75, None, metric="auroc")
     board = Board(jobs)
     assert [entry.state for entry in board.entries] == ["finished", "waiting", "finished"]
-    [row] = board.rows()
+    [row] = board.arms()
     assert (row.label, row.seeds, row.finished, row.score) == ("ERM", 3, 2, (0.375 + 0.75) / 2)
 
 
@@ -52,7 +52,7 @@ def test_the_latest_loss_is_found_behind_what_is_half_written(tmp_path):
     write_log(running, first, '{"step": 40, "loss": 0.5}', '{"step": 40, "validation": 0.9}', '{"step": 50, "lo')
     board = Board([running, job(tmp_path, 1)])
     board.entries[0].settle("running")
-    [row] = board.rows()
+    [row] = board.arms()
     assert (row.running, row.step, row.loss) == (1, 40, 0.5)
     assert board.entries[0].fraction() == 0.4
     assert board.remaining() == pytest.approx(board.elapsed() * (2 - 0.4) / 0.4, rel=0.01)

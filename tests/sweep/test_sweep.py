@@ -91,7 +91,7 @@ def test_two_are_done_at_a_time(done):
 
 def test_an_arm_has_the_mean_of_its_seeds(done):
     _, board, _ = done
-    for row, folder in zip(board.rows(), dict.fromkeys(e.job.folder.path.parent for e in board.entries), strict=True):
+    for row, folder in zip(board.arms(), dict.fromkeys(e.job.folder.path.parent for e in board.entries), strict=True):
         metrics = [json.loads(path.read_text()) for path in folder.glob("seed*/metrics.json")]
         scores = [run["selection"]["last"]["targets"]["chalk"]["accuracy"] for run in metrics]
         assert (row.seeds, row.finished, row.running, row.failed, row.step) == (4, 4, 0, 0, None)

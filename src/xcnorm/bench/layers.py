@@ -12,7 +12,7 @@ from xcnorm.bench.sides import make
 
 
 def cases(networks: Sequence[str], device: str) -> list[Case]:
-    """The distinct layers of some of `xcnorm.bench.shapes.NETWORKS`."""
+    """The distinct layers of some networks."""
     return [as_case(shape) for shape in shapes_of(networks, device)]
 
 

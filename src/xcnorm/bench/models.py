@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from xcnorm.bench.compare import Case
-from xcnorm.bench.shapes import NETWORKS, batch_size, shapes_of
+from xcnorm.bench.shapes import batch_of, shapes_of
 from xcnorm.bench.sides import Side
 from xcnorm.models import create_model
 
@@ -38,12 +38,12 @@ class _Objective(nn.Module):
 
 
 def cases(networks: Sequence[str], device: str) -> list[Case]:
-    """Some of `xcnorm.bench.shapes.NETWORKS`."""
+    """Some networks."""
     return [_case(network, device) for network in networks]
 
 
 def _case(network: str, device: str) -> Case:
-    images, pixels = batch_size(network, device), NETWORKS[network][1]
+    images, pixels = batch_of(network, device)
 
     def build(side: Side) -> nn.Module:
         return _Objective(create_model(network, **side.options(), num_classes=_CLASSES), images)

@@ -20,9 +20,10 @@ NETWORKS = {
     "resnet50": (64, 224),
     "densenet121": (64, 96),
 }
-"""Images of a batch on a GPU, and their height and width."""
+"""What is measured unless somebody names others: images of a batch on a GPU, and their height and width."""
 QUICK = ("wrn16_4", "digits_cnn")
 
+_OTHERS = (128, 32)
 _CPU_SHARE = 4  # a CPU thread gets a batch so many times smaller
 _MANY = 6  # layers that differ in their channels alone; of more, the first, the middle and the last are measured
 
@@ -62,24 +63,24 @@ class LayerShape:
 
 
 def shapes_of(networks: Sequence[str], device: str) -> list[LayerShape]:
-    """The distinct layers of some of `NETWORKS`, in their order."""
+    """The distinct layers of some networks, in their order."""
     found = dict.fromkeys(shape for network in networks for shape in _layers(network, device))
     return list(found)
 
 
-def batch_size(network: str, device: str) -> int:
-    """Images of a batch."""
-    return NETWORKS[network][0] // (1 if device == "cuda" else _CPU_SHARE)
+def batch_of(network: str, device: str) -> tuple[int, int]:
+    """Images of a batch, and their height and width."""
+    images, pixels = NETWORKS.get(network, _OTHERS)
+    return images // (1 if device == "cuda" else _CPU_SHARE), pixels
 
 
 def _layers(network: str, device: str) -> list[LayerShape]:
-    pixels = NETWORKS[network][1]
+    images, pixels = batch_of(network, device)
     alike: defaultdict[tuple[int, int], dict[LayerShape, None]] = defaultdict(dict)
 
     def note(layer: XCNormConv2d, inputs: tuple[Tensor]) -> None:
         size, kernel, stride, padding = inputs[0].shape[-1], layer.kernel_size[0], layer.stride[0], layer.padding[0]
         assert isinstance(padding, int)
-        images = batch_size(network, device)
         shape = LayerShape(images, layer.in_channels, layer.out_channels, size, kernel, stride, padding, network)
         alike[size, kernel][shape] = None
 

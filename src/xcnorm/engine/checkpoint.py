@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from xcnorm.errors import UserError
-from xcnorm.files import replacing
+from xcnorm.files import disk_errors, replacing
 
 KEPT = 2  # the newest, and one before it in case the disk loses that
-_REMEDY = (
-    "free some space or choose another --out, and run the same command again: "
-    "the run goes on from the checkpoint before"
-)
+REMEDY = "choose another --out, and run the same command again"
 
 
 def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> None:
@@ -38,12 +35,12 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> None:
     target = folder / f"step-{step:09d}"
     tensors: dict[str, Tensor] = {}
     skeleton = _take_apart(state, "", tensors)
-    with disk_trouble(f"the checkpoint {target}", _REMEDY):
+    with disk_errors(f"the checkpoint {target}", REMEDY):
         for part in folder.glob(".*part"):  # of a process that was killed
             shutil.rmtree(part)
         with replacing(target) as part:
             part.mkdir()
-            save_file(tensors, part / "tensors.safetensors")
+            save_tensors(tensors, part / "tensors.safetensors")
             (part / "state.json").write_text(json.dumps(skeleton), encoding="utf-8")
         # A later step than this one was there but could not be read, or the run would have gone on from it.
         found = sorted(folder.glob("step-*"))
@@ -71,21 +68,17 @@ def load_checkpoint(folder: Path) -> tuple[int, dict[str, Any]] | None:
     return None
 
 
-@contextmanager
-def disk_trouble(what: Path | str, remedy: str = "free some space and run the same command again") -> Iterator[None]:
-    """Tell in one line what the disk has against writing.
-
-    Args:
-        what: What is being written.
-        remedy: What to do about it.
+def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write a file of tensors.
 
     Raises:
-        UserError: The disk is full or cannot be written.
+        OSError: The disk is full or cannot be written.
     """
     try:
-        yield
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"cannot write {what}: {getattr(error, 'strerror', None) or error}; {remedy}") from error
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))  # all that is left of the operating system's own error
+        raise OSError(*((int(number[1]), os.strerror(int(number[1]))) if number else (str(error),))) from error
 
 
 def _take_apart(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from xcnorm.data.catalogue import BENCHMARKS
 from xcnorm.engine import shipped
 from xcnorm.engine.experiment import merge
 from xcnorm.errors import UserError, unknown_name
@@ -19,16 +20,19 @@ def load_recipe(name: str, benchmark: str) -> dict[str, Any]:
 
     A recipe is a file of an experiment's values. Its tables ``for`` hold more values for some benchmarks: those of
     ``for.digits`` also hold for ``digits-mini`` unless that has a table of its own, and those of ``for.others`` for
-    every benchmark that is not named. A recipe without ``for.others`` is for the named ones alone.
+    every benchmark that is not named and brings no recipe of its own. A recipe without ``for.others`` is for the named
+    ones alone.
 
     Raises:
-        UserError: There is no such recipe, or it has nothing for this benchmark.
+        UserError: There is no such recipe or benchmark, or the recipe has nothing for it.
     """
     if name not in list_recipes():
         raise UserError(unknown_name("recipe", name, list_recipes()))
     values = shipped.read(f"recipes/{name}")
     tables = values.pop("for")
-    for known in (benchmark, benchmark.removesuffix("-mini"), "others"):
+    for known in (benchmark, benchmark.removesuffix("-mini")):
         if known in tables:
             return merge(values, tables[known])
+    if "others" in tables:
+        return merge(values, BENCHMARKS[benchmark].recipe or tables["others"])
     raise UserError(f"recipe {name!r} is for {', '.join(tables)}, not for {benchmark}; choose another recipe")

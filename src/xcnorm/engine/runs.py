@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
-from xcnorm.engine.checkpoint import disk_trouble
+from xcnorm.engine.checkpoint import REMEDY, save_tensors
 from xcnorm.engine.experiment import Experiment, make_experiment, parse
 from xcnorm.engine.tensorboard import TensorBoard
 from xcnorm.errors import UserError
@@ -124,7 +124,7 @@ class RunFolder:
         Raises:
             UserError: The disk is full or cannot be written.
         """
-        with disk_trouble(self.path / name), replacing(self.path / name) as part:
+        with disk_errors(self.path / name, REMEDY), replacing(self.path / name) as part:
             yield part
 
     def write(self, name: str, text: str) -> None:
@@ -141,7 +141,7 @@ class RunFolder:
         if self.board is not None:
             self.board.log(line)
         path = self.path / "log.jsonl"
-        with disk_trouble(path), path.open("a", encoding="utf-8") as handle:
+        with disk_errors(path, REMEDY), path.open("a", encoding="utf-8") as handle:
             handle.write(json.dumps(line) + "\n")
 
     def cut_log(self, step: int) -> None:
@@ -166,7 +166,7 @@ class RunFolder:
     def save_weights(self, rule: str, weights: Mapping[str, Tensor]) -> None:
         """Keep the weights that a selection rule chose."""
         with self.writing(f"{rule}.safetensors") as part:
-            save_file({name: tensor.contiguous() for name, tensor in weights.items()}, part)
+            save_tensors(weights, part)
 
     def weights(self, rule: str) -> dict[str, Tensor]:
         """The weights that a selection rule chose.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from xcnorm.errors import UserError
+from xcnorm.extras import needed
 
 
 class TensorBoard:
@@ -20,11 +20,8 @@ class TensorBoard:
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
+        with needed("logs for TensorBoard", "tensorboard"):
             from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            remedy = 'install it with: pip install "xcnorm[tensorboard]"'
-            raise UserError(f"logging for TensorBoard needs a package that is missing; {remedy}") from error
         self._writer = SummaryWriter(str(folder / "tensorboard"))
 
     def log(self, line: Mapping[str, Any]) -> None:

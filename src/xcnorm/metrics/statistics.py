@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xcnorm.errors import UserError
+from xcnorm.extras import needed
 
 _RESAMPLES = 10_000
 _EXACT_PAIRS = 16  # all their 2^16 choices of signs still fit in a few megabytes
@@ -154,10 +155,8 @@ def _interval(numbers: NDArray[np.float64]) -> tuple[float, float]:
 
 def _scipy_stats() -> Any:
     """Loaded when it is needed: it takes half a second, and is part of an extra."""
-    try:
+    with needed("statistics", "report"):
         import scipy.stats
-    except ImportError as error:
-        raise UserError('statistics need SciPy; install it with: pip install "xcnorm[report]"') from error
     return scipy.stats
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from xcnorm.errors import UserError
+from xcnorm.extras import needed
 from xcnorm.report.charts import Chart
 from xcnorm.report.palette import DARK, LIGHT, Palette
 from xcnorm.report.sheets import Sheet
@@ -27,10 +27,8 @@ def require_matplotlib() -> Any:
     Raises:
         UserError: It is not installed.
     """
-    try:
+    with needed("figures", "report"):
         import matplotlib.figure
-    except ImportError as error:
-        raise UserError('figures need matplotlib; install it with: pip install "xcnorm[report]"') from error
     return matplotlib
 
 

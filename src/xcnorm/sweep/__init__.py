@@ -1,6 +1,6 @@
 """Many experiments: side by side on one machine or on a cluster, over one folder of runs."""
 
-from xcnorm.sweep.board import Board, Entry, Row
+from xcnorm.sweep.board import ArmProgress, Board, Entry
 from xcnorm.sweep.conduct import conduct
 from xcnorm.sweep.display import Display, arms_table
 from xcnorm.sweep.pool import LocalPool, Pool
@@ -8,6 +8,7 @@ from xcnorm.sweep.process import Job, Outcome
 from xcnorm.sweep.ray_cluster import RayPool
 
 __all__ = [
+    "ArmProgress",
     "Board",
     "Display",
     "Entry",
@@ -16,7 +17,6 @@ __all__ = [
     "Outcome",
     "Pool",
     "RayPool",
-    "Row",
     "arms_table",
     "conduct",
 ]

@@ -72,7 +72,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Row:
+class ArmProgress:
     """An arm of a sweep.
 
     Attributes:
@@ -130,17 +130,17 @@ class Board:
         done = sum(entry.fraction() for entry in self._todo)
         return self.elapsed() * (len(self._todo) - done) / done if done else None
 
-    def rows(self) -> list[Row]:
+    def arms(self) -> list[ArmProgress]:
         """Every arm, in order."""
         labels = dict.fromkeys(entry.label for entry in self.entries)
-        return [_row(label, [entry for entry in self.entries if entry.label == label]) for label in labels]
+        return [_progress(label, [entry for entry in self.entries if entry.label == label]) for label in labels]
 
 
-def _row(label: str, entries: list[Entry]) -> Row:
+def _progress(label: str, entries: list[Entry]) -> ArmProgress:
     states = [entry.state for entry in entries]
     furthest = max((entry.latest() for entry in entries), key=lambda line: line.get("step", 0))
     scores = {str(entry.job.folder.path): entry.score for entry in entries if entry.score is not None}
-    return Row(
+    return ArmProgress(
         label=label,
         seeds=len(entries),
         finished=states.count("finished"),

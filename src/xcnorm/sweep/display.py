@@ -76,16 +76,16 @@ def arms_table(board: Board) -> Table:
     table.add_column("arm")
     for name in ("seeds", "finished", "running", "failed", "step", "loss", "targets %"):
         table.add_column(name, justify="right")
-    for row in board.rows():
+    for arm in board.arms():
         table.add_row(
-            Text(row.label),
-            str(row.seeds),
-            str(row.finished),
-            str(row.running or "-"),
-            Text(str(row.failed), style="red") if row.failed else "-",
-            "-" if row.step is None else str(row.step),
-            "-" if row.loss is None else f"{row.loss:.4f}",
-            "-" if row.score is None else f"{100 * row.score:.2f}",
+            Text(arm.label),
+            str(arm.seeds),
+            str(arm.finished),
+            str(arm.running or "-"),
+            Text(str(arm.failed), style="red") if arm.failed else "-",
+            "-" if arm.step is None else str(arm.step),
+            "-" if arm.loss is None else f"{arm.loss:.4f}",
+            "-" if arm.score is None else f"{100 * arm.score:.2f}",
         )
     return table
 

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from xcnorm.errors import UserError
+from xcnorm.extras import needed
 from xcnorm.sweep.process import PATIENCE, Job, Outcome, Process, stop
 
 _PAUSE = 0.2
@@ -26,13 +27,8 @@ class RayPool:
     """
 
     def __init__(self, device: str = "auto", workers: int | None = None) -> None:
-        try:
+        with needed("sweeps on a cluster", "cluster"):
             import ray
-        except ImportError as error:
-            raise UserError(
-                f"sweeps on a cluster need a package that is missing ({error.name}); "
-                'install it with: pip install "xcnorm[cluster]"'
-            ) from error
         self._ray: Any = ray  # only parts of it are annotated
         self._ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         resources = self._ray.cluster_resources()

@@ -335,7 +335,7 @@ def test_no_archive(root, tmp_path):
 
 
 def test_a_missing_archive(root, tmp_path):
-    refused(tmp_path / "data.tar", root, "No such file")
+    refused(tmp_path / "data.tar", root, "is not there")
 
 
 def test_damage_anywhere_is_told_in_one_line_or_does_no_harm(pack, root):

@@ -63,8 +63,10 @@ def unpack(
         progress: Is told how much of the archive has been read.
 
     Raises:
-        UserError: It is refused, damaged or cut short, or cannot be written.
+        UserError: It is missing, refused, damaged or cut short, or cannot be written.
     """
+    if not archive.is_file():
+        raise UserError(f"{archive} is not there; fetch it first")
     busy = f"{archive} is being unpacked by another process; wait until that has finished"
     with disk_errors(root, REMEDY):
         try:

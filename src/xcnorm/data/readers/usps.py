@@ -12,11 +12,11 @@ import numpy as np
 from xcnorm.data.domain import LabelledImages
 from xcnorm.data.readers._files import damaged, labelled, reading
 from xcnorm.errors import UserError, unknown_name
+from xcnorm.extras import needed
 
 _LARGEST_TEXT = 2**26  # bytes; the published training set has about 20 million
 _LONGEST_LINE = 2**14
 _MOST_VALUES = 2**25  # pixels; the published training set has 1.9 million
-_REMEDY = 'install it with: pip install "xcnorm[data]"'
 
 
 def read_usps_libsvm(path: Path) -> LabelledImages:
@@ -89,10 +89,8 @@ def read_usps_h5(path: Path, part: str = "test") -> LabelledImages:
     """
     if part not in ("train", "test"):
         raise UserError(unknown_name("part", part, ("train", "test")))
-    try:
+    with needed(f"files such as {path}", "data"):
         import h5py
-    except ImportError as error:
-        raise UserError(f"{path} needs a package that is missing ({error.name}); {_REMEDY}") from error
     with reading(path) as file, h5py.File(file, "r") as root:
         data, target = root[part]["data"], root[part]["target"]
         if data.dtype.kind != "f" or data.shape != (len(data), 256):

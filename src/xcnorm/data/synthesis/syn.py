@@ -22,6 +22,7 @@ from xcnorm.data.streams import Stream, indices
 from xcnorm.data.synthesis._batches import check_labels, pieces
 from xcnorm.data.synthesis._blur import blur
 from xcnorm.errors import UserError
+from xcnorm.extras import needed
 
 # The text fonts that come with matplotlib; its others hold mathematical symbols, or digits of uneven height.
 _FONTS = (
@@ -187,11 +188,6 @@ def _font(file: Path, size: float) -> ImageFont.FreeTypeFont:
 
 
 def _font_folder() -> Path:
-    try:
+    with needed("synthetic digits", "report", MissingPartError):  # its fonts
         import matplotlib
-    except ImportError as error:
-        raise MissingPartError(
-            f"synthetic digits are drawn with the fonts of a package that is missing ({error.name}); "
-            'install it with: pip install "xcnorm[report]"'
-        ) from error
     return Path(matplotlib.get_data_path()) / "fonts" / "ttf"
