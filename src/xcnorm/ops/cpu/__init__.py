@@ -15,7 +15,7 @@ from xcnorm.ops.autograd import through_formula
 from xcnorm.ops.cpu.blockwise import blocks, by_sets, channel_moments, moments_gradient, new_maps, padded
 from xcnorm.ops.cpu.columns import Columns
 from xcnorm.ops.cpu.convolution import Convolution
-from xcnorm.ops.cpu.finish import Finishing, Options, finish_into
+from xcnorm.ops.cpu.finish import Finishing, FinishOptions, finish_into
 from xcnorm.ops.dispatch import Backend, register_backend
 from xcnorm.ops.formulas import ncc
 from xcnorm.ops.formulas.ncc import (
@@ -36,7 +36,7 @@ def respond(input: Tensor, weight: Tensor, spec: Spec) -> Response:
     norm = spec.norm or ChannelNorm()
     filters = _Filters.apply(weight)
     settings = spec.tau, spec.gain, norm.mean, norm.variance
-    options = Options(spec.rectify, spec.gain_after, norm.statistics, norm.eps)
+    options = FinishOptions(spec.rectify, spec.gain_after, norm.statistics, norm.eps)
     if torch.is_grad_enabled() or norm.statistics == "batch":
         quotient = _quotient(input, filters, spec.c, spec.correlation)
         rate, factor = _rate_and_factor(quotient, spec, filters)

@@ -19,7 +19,7 @@ _DEAD = math.log2(SHARPEN_FLOOR)
 _NEVER = -1e4  # two to the power of it, times any tau, is zero
 
 
-class Options(NamedTuple):
+class FinishOptions(NamedTuple):
     """What to do; see `xcnorm.ops.Spec` and `xcnorm.ops.ChannelNorm`."""
 
     rectify: Literal["relu", "abs", "none"]
@@ -37,7 +37,7 @@ class Finishing(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, options: Options, *inputs: Any) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, options: FinishOptions, *inputs: Any) -> tuple[Tensor, ...]:
         """Output, and mean and variance of each channel, ``(C,)``, where the norm pools the batch."""
         stages = _Stages(options, *inputs)
         output = torch.empty_like(inputs[0])
@@ -54,7 +54,7 @@ class Finishing(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         """Gradients of product, rate, factor, tau and gain."""
         *inputs, means, variances = ctx.saved_tensors
-        options: Options = ctx.options
+        options: FinishOptions = ctx.options
         if torch.is_grad_enabled():
 
             def formula(product: Tensor, rate: Tensor, factor: Any, tau: Any, gain: Any, *given: Any) -> list[Tensor]:
@@ -154,7 +154,7 @@ class _Stages:
 
     def __init__(
         self,
-        options: Options,
+        options: FinishOptions,
         product: Tensor,
         rate: Tensor,
         factor: Tensor | None,
@@ -296,6 +296,6 @@ class _Stages:
             base.mul_(self._factor[block])
 
 
-def finish_into(output: Tensor, options: Options, *inputs: Any) -> None:
+def finish_into(output: Tensor, options: FinishOptions, *inputs: Any) -> None:
     """The output of `Finishing` for the same arguments, without a gradient."""
     _Stages(options, *inputs).run(output)
