@@ -260,10 +260,9 @@ class _Stages:
     def through_norm(
         self, pool: list[slice], norm: _Norm, sums: Tensor, weighted_sums: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """From sums of ``g`` and ``g u`` over positions: the gradient of u is ``(g - level - u * along) * slope``.
+        """Level, along and the gradient of the gain, from sums of ``g`` and ``g u`` over positions.
 
-        Returns:
-            Level, along, and the gradient of the gain.
+        The gradient of u is ``(g - level - u * along) * slope``.
         """
         images = slice(pool[0].start, pool[-1].stop)
         total, weighted = sums[images], weighted_sums[images]
