@@ -18,6 +18,10 @@ def _everything(input: Tensor, correlation: Correlation) -> str | None:
     return None
 
 
+class Costly(str):
+    """Why a backend can't run a case, where the user should hear of it: she can do something, and the next is slow."""
+
+
 @dataclass(frozen=True)
 class Backend:
     """One way to compute a layer.
@@ -29,7 +33,7 @@ class Backend:
         respond: From an input ``(N, C_in, *sizes)``, not padded yet, and raw filters ``(C_out, C_in / groups,
             *kernel)``, in the dtype of the statistics, to the layer's answer.
         unavailable: Why it can't run on this machine at all, or None.
-        unsupported: Why it can't run this input and correlation, or None.
+        unsupported: Why it can't run this input and correlation, or None; a `Costly` reason is told in a warning.
     """
 
     name: str

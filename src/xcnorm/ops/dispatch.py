@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +16,13 @@ import torch
 from torch import Tensor
 
 from xcnorm.errors import UserError, unknown_name
-from xcnorm.ops.backend import Backend, backends
+from xcnorm.ops.backend import Backend, Costly, backends
 from xcnorm.ops.spec import Correlation
 
 VARIABLE = "XCNORM_BACKEND"
 
 _log = logging.getLogger(__name__)
-_logged: set[str] = set()
+_told: set[str] = set()
 
 
 def choose(input: Tensor, correlation: Correlation, backend: str | None = None) -> tuple[Backend, str]:
@@ -43,10 +44,12 @@ def choose(input: Tensor, correlation: Correlation, backend: str | None = None) 
         why_not = refusal(candidate, input, correlation)
         if why_not is None:
             reason = "; ".join([f"highest priority of those that can: {candidate.summary}", *passed_over])
-            if passed_over and not torch.compiler.is_compiling():
-                _log_once(f"{candidate.name} runs: {reason}")
+            if passed_over and _is_news(f"{candidate.name} runs: {reason}"):
+                _log.debug(f"{candidate.name} runs: {reason}")
             return candidate, reason
         passed_over.append(f"not {candidate.name}: {why_not}")
+        if isinstance(why_not, Costly) and candidate.unavailable() is None and _is_news(why_not):
+            warnings.warn(why_not, stacklevel=2)
     raise UserError("no backend can run this layer: " + "; ".join(passed_over))
 
 
@@ -55,11 +58,12 @@ def refusal(candidate: Backend, input: Tensor, correlation: Correlation) -> str 
     return candidate.unsupported(input, correlation) or candidate.unavailable()
 
 
-def _log_once(message: str) -> None:
-    """Layers ask anew on every call; the answer is news once."""
-    if message not in _logged:
-        _logged.add(message)
-        _log.debug(message)
+def _is_news(message: str) -> bool:
+    """Layers ask anew on every call; the answer is news once. A compiler is told nothing."""
+    if torch.compiler.is_compiling() or message in _told:
+        return False
+    _told.add(message)
+    return True
 
 
 @dataclass(frozen=True)
