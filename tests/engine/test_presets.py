@@ -45,7 +45,7 @@ UNPRINTED = {  # not in the paper's table, but in those it took its rows from
     "d-SNE": (67.90, 56.59, 33.97, 61.83, 55.07),
 }
 NEWER = {"Pro-RandConv": (69.67, 82.30, 79.77, 93.67, 81.35)}  # published later than the paper's table
-ELSEWHERE = ("AugMix", "PRIME", "Affine", "TrivialAugment")  # published on other data, or not at all
+ELSEWHERE = ("AugMix", "PRIME", "GIN + IPA", "Affine", "TrivialAugment")  # published on other data, or not at all
 TABLE3 = {
     "ERM": (30.0, 55.2, 39.4, 75.9, 50.1),
     "XCNorm": (59.9, 66.7, 67.3, 85.2, 69.8),

@@ -111,7 +111,9 @@ def test_everything_that_learns_is_a_parameter():
 class Doubled(Augmentation):
     """Learns from the images and from twice them."""
 
-    learned = 2
+    @property
+    def learned(self):
+        return 2
 
     def views_of(self, images, generator):
         return [images, 2 * images]

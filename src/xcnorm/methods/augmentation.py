@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -28,17 +27,20 @@ class Augmentation(Method):
 
     Attributes:
         consistency: The weight of the `disagreement` between the answers to several views.
-        learned: How many of the views are learned from; their losses are added.
     """
 
     consistency: float = 0.0
 
     capturable = True
-    learned: ClassVar[int] = 1
 
     _prepare = Preparation()  # until training begins
     _batch = 0
     _part = slice(None)
+
+    @property
+    def learned(self) -> int:
+        """How many of the views are learned from, the first of them; their losses are added."""
+        return 1
 
     def begin(self, training: Training) -> None:
         """Learn what images look like to the network, and which of a batch are this process's."""
@@ -50,6 +52,10 @@ class Augmentation(Method):
     def views_of(self, images: Tensor, generator: torch.Generator) -> list[Tensor]:
         """What is seen in place of a batch: views to learn from, and more where their answers must agree."""
         raise NotImplementedError
+
+    def disagreement(self, answers: list[Tensor]) -> Tensor:
+        """How far the answers to the views, as logits, are from one another."""
+        return disagreement(answers)
 
     def each(self, images: Tensor, draw: Callable[[int], Tensor]) -> Tensor:
         """Random numbers for each image, drawn for those of all processes and cut to this one's; still on the CPU.
@@ -88,5 +94,10 @@ def find_augmentation(name: str) -> type[Augmentation]:
 def disagreement(logits: list[Tensor]) -> Tensor:
     """The mean divergence of several answers from their mean, KL(answer || mean), averaged over images."""
     logs = [F.log_softmax(answer, 1) for answer in logits]
-    mean = torch.stack(logs).exp().mean(0).clamp_min(_LEAST).log()
+    mean = log_mean(logs)
     return torch.stack([(log.exp() * (log - mean)).sum(1).mean() for log in logs]).mean()
+
+
+def log_mean(logs: list[Tensor]) -> Tensor:
+    """The logarithm of the mean of probabilities, which are given by theirs, kept away from that of zero."""
+    return torch.stack(logs).exp().mean(0).clamp_min(_LEAST).log()

@@ -45,9 +45,13 @@ class ProRandConv(Augmentation):
     original: bool = True
     consistency: float = 0.0
 
-    learned = 2
     cost = 2.0
     neutral = {"repeats": 0}  # noqa: RUF012 - a constant of the class
+
+    @property
+    def learned(self) -> int:
+        """The images and the view; the first of two views, where the images are left out."""
+        return 2 if self.original else 1
 
     def validate(self) -> None:
         """Look at the values of the settings."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from xcnorm.methods.augmentation import Augmentation, disagreement
+from xcnorm.methods.augmentation import Augmentation
 from xcnorm.methods.method import Method
 from xcnorm.models import Network
 
@@ -50,7 +50,7 @@ class Through(Method):
         first, *rest = [self._method.loss(network, *part) for part in self._parts(drawn)]
         loss = sum(rest, start=first)
         answers = [network(view) for view in views] + [model(view) for view in drawn[sum(self._sizes) :]]
-        return loss + self._augmentation.consistency * disagreement(answers) if answers else loss
+        return loss + self._augmentation.consistency * self._augmentation.disagreement(answers) if answers else loss
 
     def after(self, model: Network, *drawn: Tensor) -> None:
         """What follows when the weights have moved."""
