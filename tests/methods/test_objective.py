@@ -8,8 +8,10 @@ from torch import Tensor, nn
 from xcnorm.data import Domain
 from xcnorm.data.training_images import Preparation, TrainingImages
 from xcnorm.methods import Method, Objective, Training
+from xcnorm.methods.affine import Affine
 from xcnorm.methods.augmentation import Augmentation, disagreement
 from xcnorm.methods.erm import ERM
+from xcnorm.methods.pro_randconv import ProRandConv
 from xcnorm.methods.randconv import RandConv
 from xcnorm.models import Network
 
@@ -139,3 +141,15 @@ def test_an_augmentation_on_an_augmentation_makes_the_views_that_it_sees():
     twice = [logits[0], made.network(2 * views[0])]
     expected = sum(F.cross_entropy(answer, labels) for answer in twice)
     torch.testing.assert_close(loss, expected + 7 * disagreement(twice) + 3 * disagreement(logits))
+
+
+def test_pro_randconv_through_affine_views_learns_from_those_and_from_its_own_of_them():
+    made, labels = objective(ProRandConv(), Affine()), torch.arange(4)
+    source = generator()
+    loss = made(*made.draw(images(), labels, source))
+    source = generator()
+    (first,) = Affine().views_of(images(), source)
+    second = ProRandConv().view(first, source)
+    assert [torch.equal(*pair) for pair in zip(made.network.seen, (first, second), strict=True)] == [True, True]
+    expected = F.cross_entropy(made.network(first), labels) + F.cross_entropy(made.network(second), labels)
+    torch.testing.assert_close(loss, expected)
