@@ -138,6 +138,11 @@ def test_an_augmentation_makes_the_same_views_in_every_process(augmentation):
     assert all(torch.equal(other, state) for _, other in parts)
 
 
+def test_the_memory_format_of_images_changes_no_view(augmentation):
+    one, other = (small.trainer(augmentation, run__channels_last=last) for last in (False, True))
+    assert small.losses(other, 3) == pytest.approx(small.losses(one, 3), rel=1e-4)
+
+
 class Asked(TorchDispatchMode):
     """Notes what makes the CPU wait for a device: a value, or a shape that depends on values."""
 

@@ -119,7 +119,7 @@ def convolved(images: Tensor, weights: Tensor) -> Tensor:
     count, _, height, width = images.shape
     together = images.reshape(1, -1, height, width)
     seen = F.conv2d(together, weights.flatten(0, 1), padding=weights.shape[-1] // 2, groups=count)
-    return seen.view(count, -1, height, width)
+    return seen.reshape(count, -1, height, width)
 
 
 def norms(images: Tensor) -> Tensor:

@@ -70,7 +70,8 @@ class Mixtures(Augmentation):
         for turn in range(deepest):
             copies = self.operate(copies, depths > turn, draw, generator)
         shares, weight = self.weights(images, count, generator)
-        mixed = torch.einsum("nvk, nvkchw -> nvchw", shares, copies.view(len(images), count, -1, *pictures.shape[1:]))
+        copies = copies.reshape(len(images), count, self.chains, *pictures.shape[1:])
+        mixed = torch.einsum("nvk, nvkchw -> nvchw", shares, copies)
         mixed = torch.lerp(pictures[:, None], mixed, weight[..., None, None, None])
         return [self.inputs(view) for view in mixed.unbind(1)]
 
