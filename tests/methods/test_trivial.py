@@ -47,6 +47,9 @@ def test_every_operation_and_every_published_amount_is_equally_likely():
     assert stats.chisquare([len(amounts) for amounts in found.values()]).pvalue > 1e-3
     for name, amounts in PUBLISHED.items():
         assert np.unique(found[name].round(4)) == pytest.approx(sorted({round(amount, 4) for amount in amounts}))
+    levels = np.array([8 - int(6 * level / 30) for level in range(31)])
+    expected = np.bincount(levels) * len(found["posterize"]) / 31
+    assert stats.chisquare(np.bincount(found["posterize"].astype(int))[2:], expected[2:]).pvalue > 1e-3
     factors = np.abs(found["brightness"][:, None] - FACTORS).argmin(1)
     assert stats.chisquare(np.bincount(factors, minlength=31)).pvalue > 1e-3
 

@@ -13,6 +13,7 @@ from xcnorm.methods.augmentation import Augmentation
 from xcnorm.methods.method import register_method
 
 _LEVELS = 31
+_ROUNDING = 1e-3  # an amount may lie above a whole number by rounding alone
 
 
 class _Range(NamedTuple):
@@ -88,4 +89,4 @@ class TrivialAugment(Augmentation):
         lowest, highest, still, either_way, whole = ranges.unbind(1)
         amount = torch.lerp(lowest, highest, level) * side.where(either_way > 0, 1)
         amount = torch.lerp(still, amount, self.strength)
-        return torch.stack([chosen, amount.ceil().where(whole > 0, amount)], 1)
+        return torch.stack([chosen, (amount - _ROUNDING).ceil().where(whole > 0, amount)], 1)
