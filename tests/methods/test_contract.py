@@ -1,7 +1,7 @@
 """What the engine may expect of every method."""
 
 import random
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.engine.small import experiment
 from tests.methods import small
 from xcnorm.engine.checkpoint import load_checkpoint, save_checkpoint
 from xcnorm.errors import UserError
-from xcnorm.methods import Method, find_augmentation, find_method, list_methods, register_method
+from xcnorm.methods import Augmentation, Method, find_augmentation, find_method, list_methods, register_method
 
 METHODS = list_methods()
 
@@ -94,7 +95,7 @@ def test_at_no_strength_it_is_erm_bit_for_bit(name):
 
 
 def test_it_learns_through_an_augmentation(name):
-    if name in ("randconv",):
+    if issubclass(find_method(name), Augmentation):
         with pytest.raises(UserError, match="is an augmentation itself"):
             small.trainer(name, method__augment="randconv")
         return
@@ -103,9 +104,43 @@ def test_it_learns_through_an_augmentation(name):
     assert losses != small.losses(plain, 12)
 
 
-def test_erm_through_an_augmentation_is_the_augmentation():
-    one, other = small.trainer("randconv"), small.trainer("erm", method__augment="randconv")
+@pytest.fixture(params=[name for name in METHODS if issubclass(find_method(name), Augmentation)])
+def augmentation(request):
+    return request.param
+
+
+def test_erm_through_an_augmentation_is_the_augmentation(augmentation):
+    options = small.settings(augmentation)
+    one = small.trainer(augmentation)
+    other = small.trainer("erm", method__augment=augmentation, method__augment_options=options)
     assert small.losses(one, 6) == small.losses(other, 6)
+
+
+def test_a_method_with_a_head_and_numbers_for_each_image_learns_through_an_augmentation(augmentation):
+    trainer = small.trainer("jigen", method__augment=augmentation)
+    assert np.isfinite(small.losses(trainer, 6)).all()
+
+
+def test_an_augmentation_makes_the_same_views_in_every_process(augmentation):
+    """Each takes its part of the random numbers for all."""
+    trainer = small.trainer(augmentation)
+    images, _ = trainer.images.take(torch.arange(16))
+    made, _ = experiment(method__name=augmentation).method.make()
+    whole, parts = [], []
+    for part in (slice(0, 16), slice(0, 8), slice(8, 16)):
+        made.begin(replace(trainer.training, part=part))
+        generator = torch.Generator().manual_seed(3)
+        views = made.views_of(images[part], generator)
+        (whole if part == slice(0, 16) else parts).append((views, generator.get_state()))
+    ((together, state),) = whole
+    for views in zip(together, *(views for views, _ in parts), strict=True):
+        torch.testing.assert_close(torch.cat(views[1:]), views[0], rtol=1e-4, atol=1e-5)
+    assert all(torch.equal(other, state) for _, other in parts)
+
+
+def test_the_memory_format_of_images_changes_no_view(augmentation):
+    one, other = (small.trainer(augmentation, run__channels_last=last) for last in (False, True))
+    assert small.losses(other, 3) == pytest.approx(small.losses(one, 3), rel=1e-4)
 
 
 class Asked(TorchDispatchMode):

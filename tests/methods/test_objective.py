@@ -8,8 +8,10 @@ from torch import Tensor, nn
 from xcnorm.data import Domain
 from xcnorm.data.training_images import Preparation, TrainingImages
 from xcnorm.methods import Method, Objective, Training
-from xcnorm.methods.augmentation import disagreement
+from xcnorm.methods.affine import Affine
+from xcnorm.methods.augmentation import Augmentation, disagreement
 from xcnorm.methods.erm import ERM
+from xcnorm.methods.pro_randconv import ProRandConv
 from xcnorm.methods.randconv import RandConv
 from xcnorm.models import Network
 
@@ -106,3 +108,48 @@ def test_everything_that_learns_is_a_parameter():
     assert {id(parameter) for parameter in made.parameters()} == {id(parameter) for parameter in wanted}
     made(*made.draw(images(), torch.arange(4), generator())).backward()
     assert all(parameter.grad is not None for parameter in wanted)
+
+
+class Doubled(Augmentation):
+    """Learns from the images and from twice them."""
+
+    @property
+    def learned(self):
+        return 2
+
+    def views_of(self, images, generator):
+        return [images, 2 * images]
+
+
+@pytest.mark.parametrize("consistency", [0.0, 7.0])
+def test_the_losses_of_views_that_are_learned_from_are_added(consistency):
+    made, labels = objective(Doubled(consistency=consistency)), torch.arange(4)
+    loss = made(*made.draw(images(), labels, generator()))
+    assert len(made.network.seen) == 2
+    logits = [made.network(view) for view in (images(), 2 * images())]
+    expected = sum(F.cross_entropy(answer, labels) for answer in logits) + consistency * disagreement(logits)
+    torch.testing.assert_close(loss, expected)
+
+
+def test_an_augmentation_on_an_augmentation_makes_the_views_that_it_sees():
+    outer, labels = RandConv(consistency=3.0), torch.arange(4)
+    made = objective(Doubled(consistency=7.0), outer)
+    loss = made(*made.draw(images(), labels, generator()))
+    assert len(made.network.seen) == 4
+    views = outer.views_of(images(), generator())
+    logits = [made.network(view) for view in views]
+    twice = [logits[0], made.network(2 * views[0])]
+    expected = sum(F.cross_entropy(answer, labels) for answer in twice)
+    torch.testing.assert_close(loss, expected + 7 * disagreement(twice) + 3 * disagreement(logits))
+
+
+def test_pro_randconv_through_affine_views_learns_from_those_and_from_its_own_of_them():
+    made, labels = objective(ProRandConv(), Affine()), torch.arange(4)
+    source = generator()
+    loss = made(*made.draw(images(), labels, source))
+    source = generator()
+    (first,) = Affine().views_of(images(), source)
+    second = ProRandConv().view(first, source)
+    assert [torch.equal(*pair) for pair in zip(made.network.seen, (first, second), strict=True)] == [True, True]
+    expected = F.cross_entropy(made.network(first), labels) + F.cross_entropy(made.network(second), labels)
+    torch.testing.assert_close(loss, expected)

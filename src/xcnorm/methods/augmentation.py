@@ -6,14 +6,17 @@ An augmentation stands in an experiment's ``method.augment``, beside the method 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from xcnorm.data.training_images import Preparation
 from xcnorm.errors import UserError, unknown_name
 from xcnorm.methods.method import METHODS, Method
+from xcnorm.methods.training import Training
 
 _LEAST = 1e-7  # of a mean probability, before its logarithm
 
@@ -30,9 +33,50 @@ class Augmentation(Method):
 
     capturable = True
 
+    _prepare = Preparation()  # until training begins
+    _batch = 0
+    _part = slice(None)
+
+    @property
+    def learned(self) -> int:
+        """How many of the views are learned from, the first of them; their losses are added."""
+        return 1
+
+    def begin(self, training: Training) -> None:
+        """Learn what images look like to the network, and which of a batch are this process's."""
+        super().begin(training)
+        self._prepare = training.images.prepare
+        self._part = training.part
+        self._batch = 0 if training.part == slice(0, training.batch) else training.batch
+
     def views_of(self, images: Tensor, generator: torch.Generator) -> list[Tensor]:
-        """What is seen in place of a batch: one view to learn from, and more where their answers must agree."""
+        """What is seen in place of a batch: views to learn from, and more where their answers must agree."""
         raise NotImplementedError
+
+    def disagreement(self, answers: list[Tensor]) -> Tensor:
+        """How far the answers to the views, as logits, are from one another."""
+        return disagreement(answers)
+
+    def each(self, images: Tensor, draw: Callable[[int], Tensor]) -> Tensor:
+        """Random numbers for each image, drawn for those of all processes and cut to this one's; still on the CPU.
+
+        Args:
+            images: ``(N, C, H, W)``.
+            draw: From a number of images to their random numbers, along the first axis.
+        """
+        return draw(self._batch)[self._part] if self._batch else draw(len(images))
+
+    def pictures(self, images: Tensor) -> Tensor:
+        """What the network sees, as pictures with values from 0 to 1."""
+        return self._prepare.undo(images).clamp(0, 1)
+
+    def inputs(self, pictures: Tensor) -> Tensor:
+        """Pictures with values from 0 to 1, as the network sees them."""
+        return self._prepare(pictures)
+
+    def refuse(self, name: str, wanted: str) -> UserError:
+        """The error that says what a setting must be, and what it is."""
+        return UserError(f"{name} of method {self.name} must be {wanted}, not {getattr(self, name)!r}")
 
 
 def find_augmentation(name: str) -> type[Augmentation]:
@@ -50,5 +94,10 @@ def find_augmentation(name: str) -> type[Augmentation]:
 def disagreement(logits: list[Tensor]) -> Tensor:
     """The mean divergence of several answers from their mean, KL(answer || mean), averaged over images."""
     logs = [F.log_softmax(answer, 1) for answer in logits]
-    mean = torch.stack(logs).exp().mean(0).clamp_min(_LEAST).log()
+    mean = log_mean(logs)
     return torch.stack([(log.exp() * (log - mean)).sum(1).mean() for log in logs]).mean()
+
+
+def log_mean(logs: list[Tensor]) -> Tensor:
+    """The logarithm of the mean of probabilities, which are given by theirs, kept away from that of zero."""
+    return torch.stack(logs).exp().mean(0).clamp_min(_LEAST).log()
