@@ -39,7 +39,8 @@ class MethodSettings(Settings):
     Attributes:
         name: One of `xcnorm.methods.list_methods()`.
         options: The method's own settings.
-        augment: ``"none"``, or an augmentation, such as ``"randconv"``, that the method sees images through.
+        augment: ``"none"``, or an augmentation, such as ``"randconv"``, that the method sees images through; the method
+            may be an augmentation itself, whose views are then made of these.
         augment_options: The augmentation's settings.
     """
 
@@ -67,8 +68,6 @@ class MethodSettings(Settings):
                 raise UserError("method.augment_options needs an augmentation; name it in method.augment")
             return
         find_augmentation(self.augment).check(self.augment_options)
-        if issubclass(find_method(self.name), Augmentation):
-            raise UserError(f"method {self.name} is an augmentation itself; choose one of the two")
 
 
 class DataSettings(Settings):
