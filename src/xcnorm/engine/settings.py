@@ -113,6 +113,8 @@ class ScheduleSettings(Settings):
         batch: Images in a step, over all processes together.
         warmup: The share of the steps in which the rate rises from 0.
         shape: ``"constant"``, ``"cosine"`` (to 0), ``"linear"`` (to 0) or ``"step"`` (a tenth after 80 % of the steps).
+        ema: How much a moving average of the weights keeps of itself in a step, such as 0.999; it is tested in place of
+            the weights. 0 for none.
     """
 
     iterations: int = Field(default=0, ge=0)
@@ -120,6 +122,7 @@ class ScheduleSettings(Settings):
     batch: int = Field(default=128, ge=1)
     warmup: float = Field(default=0.05, ge=0, lt=1)
     shape: Literal["constant", "cosine", "linear", "step"] = "cosine"
+    ema: float = Field(default=0.0, ge=0, lt=1)
 
     @model_validator(mode="after")
     def _one_length(self) -> Self:
