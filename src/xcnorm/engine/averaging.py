@@ -33,9 +33,9 @@ class AveragedNetwork:
         self._averages: list[Tensor] = []
         self._followed: list[Tensor] = []
         self._copies: list[tuple[Tensor, Tensor]] = []
-        for own, other in zip(self.network.parameters(), network.parameters(), strict=True):
-            self._averages.append(own)
-            self._followed.append(other.detach())
+        for average, weight in zip(self.network.parameters(), network.parameters(), strict=True):
+            self._averages.append(average)
+            self._followed.append(weight.detach())
         for (name, own), other in zip(self.network.named_buffers(), network.buffers(), strict=True):
             if name.rpartition(".")[2].startswith("running_"):
                 self._averages.append(own)

@@ -69,7 +69,8 @@ class CausalNetwork(Network):
         embedding = self.trunk(input)
         here = (input.shape[2:], input.device)
         if here not in self._fields:
-            fields = Fields.draw(1, *input.shape[2:], torch.Generator().manual_seed(0))
+            height, width = input.shape[2:]
+            fields = Fields.draw(1, height, width, torch.Generator().manual_seed(0))
             self._fields[here] = Fields(*(field.to(input.device) for field in fields))
         changed = self.counterfactuals(input, self._fields[here])
         # Factor by factor: all together take much memory.
@@ -188,7 +189,8 @@ class MCL(Method):
         magnitudes = torch.randint(MAGNITUDES + 1, (batch,), generator=generator)[part]
         order = torch.randint(len(names), (batch, self.longest), generator=generator)[part]
         signs = torch.randint(2, (batch, self.longest + len(names)), generator=generator)[part] * 2.0 - 1
-        fields = Fields(*(each[part].to(device) for each in Fields.draw(batch, *images.shape[2:], generator)))
+        height, width = images.shape[2:]
+        fields = Fields(*(each[part].to(device) for each in Fields.draw(batch, height, width, generator)))
         levels = network.levels(images)
         moved = levels.clone()
         for turn in range(int(lengths.max())):
