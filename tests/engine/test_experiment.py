@@ -82,6 +82,13 @@ def test_the_hash_and_the_folder_stay_what_they_are():
     assert str(experiment.folder) == f"digits-mini/erm+xcnorm-{experiment.hash[:6]}/seed3"
 
 
+def test_an_average_that_is_off_is_not_written():
+    """So that an experiment has the file, the hash and the row in a report that it had before there was one."""
+    assert "ema" not in small.experiment().to_toml()
+    assert "ema = 0.99" in small.experiment(schedule__ema=0.99).to_toml()
+    assert small.experiment(schedule__ema=0.0).hash == small.experiment().hash
+
+
 @pytest.mark.parametrize("key", CHANGES | NO_PART)
 def test_the_file_comes_back_exactly(key):
     experiment = changed(key, (CHANGES | NO_PART)[key])

@@ -31,8 +31,6 @@ EARLIER: Mapping[str, Mapping[str, Any]] = {
 }
 """Settings of version 0.1 that are no more, at the only value that its files may still hold; and part of every hash,
 or the folders of its runs would not be found again."""
-LATER: Mapping[str, Mapping[str, Any]] = {"schedule": {"ema": 0.0}}
-"""Settings that came after version 0.1, at the value that changes nothing: they are no part of a hash then."""
 
 
 class Experiment(Settings):
@@ -68,8 +66,6 @@ class Experiment(Settings):
     def hash(self) -> str:
         """Twelve hexadecimal digits that change with everything that may change the result, but not with the seed."""
         values = self.model_dump(mode="json", exclude={"seed": True, "label": True, "run": {"checkpoint_every"}})
-        for section, settings in LATER.items():
-            values[section] = {name: value for name, value in values[section].items() if settings.get(name) != value}
         values = merge(values, EARLIER)
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from xcnorm.errors import UserError
 from xcnorm.methods import Augmentation, Method, find_augmentation, find_method
@@ -129,6 +136,12 @@ class ScheduleSettings(Settings):
         if bool(self.iterations) == bool(self.epochs):
             raise ValueError("give schedule.iterations or schedule.epochs, not both and not neither")
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the average where there is none: runs that were made before it are the same experiments."""
+        values: dict[str, Any] = write(self)
+        return {name: value for name, value in values.items() if name != "ema" or value}
 
     def steps(self, images: int) -> int:
         """The number of training steps for so many training images."""
