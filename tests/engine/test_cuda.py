@@ -66,6 +66,22 @@ def test_methods_with_gradients_of_their_own_refuse_fp16(name):
         trainer(method__name=name, run__precision="fp16")
 
 
+def test_captured_steps_move_the_average_as_others_do(tmp_path):
+    """Whose share is another one in every step; and a captured run goes on with the average that it had."""
+    changes = {"schedule__ema": 0.7, "optimiser__learning_rate": 0.02, "model__options": {"norm": "batch"}}
+    plain, captured = trainer(**changes), trainer(run__graph=True, **changes)
+    losses(plain, STEPS)
+    losses(captured, 7)
+    save_checkpoint(tmp_path, 7, captured.state_dict())
+    resumed = trainer(run__graph=True, **changes)
+    resumed.load_state_dict(*load_checkpoint(tmp_path))
+    close = {"rtol": 1e-2, "atol": 1e-3}
+    for one in (captured, resumed):
+        losses(one, STEPS - 7)
+        torch.testing.assert_close(one.tested.state_dict(), plain.tested.state_dict(), **close)
+    assert (captured.tested.classifier.weight - captured.model.classifier.weight).abs().max() > 1e-3
+
+
 @pytest.mark.parametrize("graph", [False, True])
 @pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
 def test_going_on_from_a_checkpoint(graph, optimiser, tmp_path):

@@ -23,6 +23,7 @@ SETTINGS = {
     "optimiser.name": "sgd",
     "optimiser.learning_rate": 0.01,
     "schedule.iterations": 8,
+    "schedule.ema": 0.5,
 }
 # One that draws numbers for each image and learns a head beside the network, on top of random views; and one that adds
 # images between steps. Not on robust layers: in their flat patches a rounding may decide which value a pool takes, and

@@ -35,6 +35,7 @@ CHANGES = {
     "schedule.batch": 16,
     "schedule.warmup": 0.0,
     "schedule.shape": "linear",
+    "schedule.ema": 0.99,
     "run.precision": "bf16",
     "run.compile": True,
     "run.graph": True,
@@ -79,6 +80,13 @@ def test_the_hash_and_the_folder_stay_what_they_are():
     experiment = small.experiment(seed=3, model__layer="xcnorm")
     assert experiment.hash == small.experiment(model__layer="xcnorm").hash
     assert str(experiment.folder) == f"digits-mini/erm+xcnorm-{experiment.hash[:6]}/seed3"
+
+
+def test_an_average_that_is_off_is_not_written():
+    """So that an experiment has the file, the hash and the row in a report that it had before there was one."""
+    assert "ema" not in small.experiment().to_toml()
+    assert "ema = 0.99" in small.experiment(schedule__ema=0.99).to_toml()
+    assert small.experiment(schedule__ema=0.0).hash == small.experiment().hash
 
 
 @pytest.mark.parametrize("key", CHANGES | NO_PART)
@@ -130,6 +138,7 @@ def test_it_is_frozen():
         ({"schedule": {"iterations": 3, "epochs": 3}}, "give schedule.iterations or schedule.epochs"),
         ({"schedule": {"batch": 3}}, "give schedule.iterations or schedule.epochs"),
         ({"schedule__shape": "cosin"}, "schedule.shape: input should be 'constant', 'cosine', 'linear' or 'step'"),
+        ({"schedule__ema": 1.0}, "schedule.ema: input should be less than 1, not 1.0"),
         ({"optimiser__learning_rate": 0}, "optimiser.learning_rate: input should be greater than 0, not 0"),
         ({"optimiser__learning_rate": float("inf")}, "optimiser.learning_rate: input should be a finite number"),
         ({"run__selection": []}, "run.selection"),

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from xcnorm.errors import UserError
 from xcnorm.methods import Augmentation, Method, find_augmentation, find_method
@@ -112,6 +119,8 @@ class ScheduleSettings(Settings):
         batch: Images in a step, over all processes together.
         warmup: The share of the steps in which the rate rises from 0.
         shape: ``"constant"``, ``"cosine"`` (to 0), ``"linear"`` (to 0) or ``"step"`` (a tenth after 80 % of the steps).
+        ema: How much a moving average of the weights keeps of itself in a step, such as 0.999; it is tested in place of
+            the weights. 0 for none.
     """
 
     iterations: int = Field(default=0, ge=0)
@@ -119,12 +128,19 @@ class ScheduleSettings(Settings):
     batch: int = Field(default=128, ge=1)
     warmup: float = Field(default=0.05, ge=0, lt=1)
     shape: Literal["constant", "cosine", "linear", "step"] = "cosine"
+    ema: float = Field(default=0.0, ge=0, lt=1)
 
     @model_validator(mode="after")
     def _one_length(self) -> Self:
         if bool(self.iterations) == bool(self.epochs):
             raise ValueError("give schedule.iterations or schedule.epochs, not both and not neither")
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the average where there is none: runs that were made before it are the same experiments."""
+        values: dict[str, Any] = write(self)
+        return {name: value for name, value in values.items() if name != "ema" or value}
 
     def steps(self, images: int) -> int:
         """The number of training steps for so many training images."""

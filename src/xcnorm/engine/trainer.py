@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from xcnorm.data import Benchmark, Domain
 from xcnorm.data.training_images import TrainingImages
 from xcnorm.engine import seeding
+from xcnorm.engine.averaging import AveragedNetwork
 from xcnorm.engine.batches import Batches, preparation
 from xcnorm.engine.distributed import World
 from xcnorm.engine.experiment import Experiment
@@ -39,6 +40,7 @@ class Trainer:
 
     Attributes:
         model: The network, in training.
+        tested: What is validated and kept: the network, or where the experiment says so the average of its weights.
         objective: What is minimised.
         images: The images it learns from.
         training: What the method is told of all this.
@@ -58,6 +60,8 @@ class Trainer:
         _check(experiment, method, benchmark, world)
         self.steps = schedule.steps(len(benchmark.train))
         self.model = build_model(experiment, benchmark, device)
+        self._averaged = AveragedNetwork(self.model, schedule.ema) if schedule.ema else None
+        self.tested = self.model if self._averaged is None else self._averaged.network
         self.generators = {name: seeding.stream(seed, name) for name in ("augment", "method")}
         self.images = TrainingImages(benchmark.train, preparation(experiment), device)
         share = schedule.batch // world.size
@@ -107,6 +111,8 @@ class Trainer:
         images, labels = next(self.batches)
         drawn = self.objective.draw(images, labels, generator)
         set_rate(self.optimiser, self.training.rate)
+        if self._averaged is not None:
+            self._averaged.prepare(self.step)
         loss = self._update(*drawn)
         self.step += 1
         return loss
@@ -121,6 +127,8 @@ class Trainer:
         self.scaler.update()
         with self.autocast():
             self.objective.after(*drawn)
+        if self._averaged is not None:
+            self._averaged.follow()
         return loss.detach()
 
     def validate(self) -> float:
@@ -131,13 +139,13 @@ class Trainer:
             scores["oracle"] = fmean(map(self._score, targets.values()))
         for rule, value in scores.items():
             if rule in self.experiment.run.selection and value > self.best.get(rule, {"score": -math.inf})["score"]:
-                weights = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+                weights = {name: tensor.detach().clone() for name, tensor in self.tested.state_dict().items()}
                 self.best[rule] = {"score": value, "step": self.step, "weights": weights}
         return scores["best_on_source"]
 
     def _score(self, domain: Domain) -> float:
         """By the benchmark's metric; where that is undefined, as AUROC of one class alone, nothing was learned."""
-        probabilities = predict(self.model, domain.images, self.experiment)
+        probabilities = predict(self.tested, domain.images, self.experiment)
         if not probabilities.isfinite().all():
             return 0.0  # the loss of the next step says so
         return score(probabilities, domain.labels)[self.benchmark.card.metric] or 0.0
@@ -146,6 +154,7 @@ class Trainer:
         """All that is needed to go on; all processes must ask."""
         return {
             "model": self.model.state_dict(),
+            "averaged": None if self._averaged is None else self.tested.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "scaler": self.scaler.state_dict(),
             "method": self.objective.method.state_dict(),
@@ -161,6 +170,8 @@ class Trainer:
     def load_state_dict(self, step: int, state: dict[str, Any]) -> None:
         """Go on from a state after so many steps."""
         self.model.load_state_dict(state["model"])
+        if self._averaged is not None:
+            self.tested.load_state_dict(state["averaged"])
         restore(self.optimiser, state["optimiser"])
         self.scaler.load_state_dict(state["scaler"])
         self.objective.method.load_state_dict(state["method"])

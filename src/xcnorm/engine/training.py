@@ -99,7 +99,7 @@ def _log(trainer: Trainer, folder: RunFolder, loss: float) -> None:
 
 def _keep_weights(trainer: Trainer, folder: RunFolder) -> dict[str, int]:
     """Save the weights of every selection rule; the step of each."""
-    found = {"last": {"weights": trainer.model.state_dict(), "step": trainer.step}, **trainer.best}
+    found = {"last": {"weights": trainer.tested.state_dict(), "step": trainer.step}, **trainer.best}
     rules = [rule for rule in trainer.experiment.run.selection if rule in found]
     for rule in rules:
         folder.save_weights(rule, found[rule]["weights"])
