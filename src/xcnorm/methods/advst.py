@@ -20,7 +20,7 @@ from xcnorm.methods.method import Method, register_method
 from xcnorm.methods.semantics import chains, transformations
 from xcnorm.methods.training import Training
 from xcnorm.models import Network
-from xcnorm.ops.precision import full_precision
+from xcnorm.ops.spec import full_precision
 
 _PROJECTION = 128  # the length of the vectors that are contrasted
 _SMOOTHING, _TINY = 0.99, 1e-8  # of RMSprop

@@ -18,7 +18,7 @@ from xcnorm.methods.factors import FACTORS, MAGNITUDES, Fields
 from xcnorm.methods.method import Method, register_method
 from xcnorm.methods.training import Training
 from xcnorm.models import Network
-from xcnorm.ops.precision import full_precision
+from xcnorm.ops.spec import full_precision
 
 _TOP = 255
 _WEIGHER = 100  # values between the effects of a factor and its weight

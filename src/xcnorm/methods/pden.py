@@ -21,7 +21,7 @@ from xcnorm.methods.inner_adam import InnerAdam
 from xcnorm.methods.method import Method, register_method
 from xcnorm.methods.training import Training
 from xcnorm.models import Network
-from xcnorm.ops.precision import full_precision
+from xcnorm.ops.spec import full_precision
 
 _PROJECTION = 128  # the length of the vectors that are contrasted
 
