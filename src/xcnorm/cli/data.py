@@ -34,7 +34,7 @@ def list_benchmarks(
     from rich.table import Table
 
     from xcnorm.data.catalogue import card, list_benchmarks
-    from xcnorm.data.places import data_root
+    from xcnorm.folders import data_root
 
     folder = data_root(root)
     rows: list[dict[str, Any]] = []
@@ -113,7 +113,7 @@ def download(
     With --from-folder nothing is fetched over the network.
     """
     from xcnorm.data.catalogue import BENCHMARKS, card, list_benchmarks
-    from xcnorm.data.places import data_root
+    from xcnorm.folders import data_root
 
     if from_folder is not None and not from_folder.is_dir():
         raise UserError(f"--from-folder {from_folder} is not a folder")
@@ -177,8 +177,8 @@ def verify(
     from dataclasses import asdict
 
     from xcnorm.data.catalogue import list_benchmarks
-    from xcnorm.data.places import data_root
     from xcnorm.data.verify import verify
+    from xcnorm.folders import data_root
 
     folder = data_root(root)
     names = [name] if name else [known for known in list_benchmarks() if known != "folder"]
