@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from xcnorm.cli import _output
+from xcnorm.cli import _arguments, _output
 from xcnorm.errors import UserError
 
 if TYPE_CHECKING:
@@ -17,17 +17,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="See which benchmarks there are, fetch their data, and check it.")
 
-Root = Annotated[
-    Path | None, typer.Option("--data", envvar="XCNORM_DATA", help="Folder that holds the data.", show_default=False)
-]
-
 
 @app.command("list")
 def list_benchmarks(
     name: Annotated[
         str | None, typer.Argument(metavar="[BENCHMARK]", help="Name of one, to see its card; all unless given.")
     ] = None,
-    root: Root = None,
+    root: _arguments.Data = None,
     json: _output.Json = False,
 ) -> None:
     """Show the benchmarks, and which parts of their data are here."""
@@ -103,7 +99,7 @@ def download(
     name: Annotated[
         str | None, typer.Argument(metavar="[BENCHMARK]", help="Name of the benchmark; all of them unless given.")
     ] = None,
-    root: Root = None,
+    root: _arguments.Data = None,
     from_folder: Annotated[
         Path | None, typer.Option(help="Take files that you fetched by hand from this folder.", show_default=False)
     ] = None,
@@ -167,7 +163,7 @@ def verify(
     name: Annotated[
         str | None, typer.Argument(metavar="[BENCHMARK]", help="Name of the benchmark; all of them unless given.")
     ] = None,
-    root: Root = None,
+    root: _arguments.Data = None,
     json: _output.Json = False,
 ) -> int:
     """Check the data that is here: checksums where they were published, and reading every file.
