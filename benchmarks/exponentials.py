@@ -30,7 +30,7 @@ from xcnorm.bench.gate import gate
 from xcnorm.bench.shapes import QUICK, LayerShape, shapes_of
 from xcnorm.bench.sides import CONV, OURS, make
 from xcnorm.environment import environment
-from xcnorm.ops.cpu.blocks import BLOCK
+from xcnorm.ops.cpu.blockwise import BLOCK
 
 ROBUST: dict[str, Callable[..., Tensor] | None] = {
     "xcnorm": None,

@@ -15,7 +15,7 @@ from xcnorm.bench.shapes import LayerShape
 from xcnorm.bench.sides import CONV
 from xcnorm.bench.summary import duration
 from xcnorm.bench.timing import seconds_taken
-from xcnorm.ops.cpu.matrix import multiply
+from xcnorm.ops.cpu.blockwise import multiply
 
 _COPIED = {"cpu": 2**26, "cuda": 2**30}  # bytes, for the bandwidth
 _MULTIPLIED = {"cpu": 2048, "cuda": 8192}  # rows and columns, for the matrix rate

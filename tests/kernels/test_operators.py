@@ -21,9 +21,9 @@ LAYERS = {
     "conv2d": lambda **k: xnn.XCNormConv2d(4, 6, 3, padding="same", padding_mode="replicate", **k),
     "conv2d-paper": lambda **k: xnn.XCNormConv2d(4, 6, 3, padding=1, stride=2, preset="paper", **k),
     "conv2d-everything": lambda **k: xnn.XCNormConv2d(
-        4, 6, 3, 2, 1, 1, 2, rectify="abs", tau_per_channel=True, gain="after_norm", mask=True, norm="none", **k
+        4, 6, 3, 2, 1, 1, 2, rectify="abs", gain="after_norm", mask=True, norm="none", **k
     ),
-    "linear": lambda **k: xnn.XCNormLinear(12, 6, mask=True, tau_per_channel=True, **k),
+    "linear": lambda **k: xnn.XCNormLinear(12, 6, mask=True, **k),
     "robust-conv1d": lambda **k: xnn.RXCNormConv1d(4, 6, 3, padding=1, padding_mode="circular", **k),
     "robust-conv2d": lambda **k: xnn.RXCNormConv2d(4, 6, 3, padding=1, **k),
     "robust-conv2d-paper": lambda **k: xnn.RXCNormConv2d(4, 6, 3, padding=1, preset="paper", **k),

@@ -34,7 +34,6 @@ ROBUST = xnn.RXCNormConv2d
         (CONV, (3, 4, 3), {"padding": (1,)}, ValueError, "padding must be an integer or 2 of them"),
         (CONV, (3, 4, 3), {"groups": (1, 1)}, ValueError, "groups must be an integer, got"),
         (CONV, (3, 4, 1), {"channelwise": True}, ValueError, "channelwise=True needs a kernel larger than 1"),
-        (CONV, (3, 4, 3), {"tau": "none", "tau_per_channel": True}, ValueError, "tau_per_channel=True needs a tau"),
         (ROBUST, (3, 4, 3), {"scale": "ema", "c_init": 1e-3}, ValueError, "c_init must be above 0.003"),
         (CONV, (3, 4, 3), {"mask": "yes"}, TypeError, "mask must be True or False, got 'yes'"),
         (CONV, (3, 4, 3), {"eps": 0.0}, ValueError, "eps must be above 0, got 0.0"),

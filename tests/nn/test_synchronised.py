@@ -321,13 +321,13 @@ def test_synchronise_keeps_modules_parameters_and_buffers():
     model = WideResNet(10, 1, Wiring("r_xcnorm", preset="paper"))
     modules, state = list(model.modules()), model.state_dict()
     plain_norms = [m for m in modules if isinstance(m, nn.BatchNorm2d)]
-    scales = [m for m in modules if isinstance(m, xnn.RobustScale)]
+    scales = [m for m in modules if isinstance(m, xnn.MovingScale)]
     assert plain_norms
     assert scales
     for _ in range(2):  # the second time there is nothing left to do
         assert xnn.synchronise(model) is model
         assert all(type(m) is xnn.SyncBatchNorm for m in plain_norms)
-        assert all(type(m) is xnn.SyncRobustScale for m in scales)
+        assert all(type(m) is xnn.SyncMovingScale for m in scales)
         assert list(model.modules()) == modules
         after = model.state_dict()
         assert list(after) == list(state)

@@ -8,7 +8,8 @@ import math
 
 import torch
 
-from xcnorm.ops import Correlation, Similarity
+from tests.ops.asking import Similarity
+from xcnorm.ops import Correlation
 
 PHI = {
     "welsch": lambda z, c: c * (1 - math.exp(-(z**2) / (2 * c**2))),
@@ -68,4 +69,5 @@ def similarity(x, weight, c, spec: Correlation) -> Similarity:
             w_norm = math.sqrt(sum(v**2 for v in w))
             value[(n, out, *at)] = sum(a * b for a, b in zip(z, w, strict=True)) / (z_norm * w_norm)
     assert channels_in == per_group * spec.groups
-    return Similarity(value, norm, deviation)
+    scaled = (value.unflatten(1, (spec.groups, -1)) * norm.unsqueeze(2)).flatten(1, 2)
+    return Similarity(value, scaled, deviation)

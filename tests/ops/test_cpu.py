@@ -9,9 +9,10 @@ import torch
 from torch.func import functional_call, vmap
 
 import xcnorm.nn as xnn
+from tests.ops import asking
 from tests.ops.test_agreement import CASES, GRID, scalars
 from xcnorm import ops
-from xcnorm.ops.cpu import blocks
+from xcnorm.ops.cpu import blockwise
 
 CONVOLUTIONS = [parameters for parameters in GRID if parameters.values[0].kernel]
 
@@ -26,7 +27,7 @@ def poisoned():
 
 @pytest.fixture(params=[2**19, 100], ids=["one block", "blocks"])
 def size(request, monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK", request.param)
+    monkeypatch.setattr(blockwise, "BLOCK", request.param)
 
 
 def error(actual, expected):
@@ -80,8 +81,8 @@ def test_a_backward_inside_autocast_is_in_full_precision(cls):
 STAGES = [
     {},
     {"preset": "paper"},
-    {"rectify": "abs", "mask": True, "gain": "after_norm", "norm": "batch", "tau_per_channel": True},
-    {"rectify": "none", "norm": "none", "tau_per_channel": True},
+    {"rectify": "abs", "mask": True, "gain": "after_norm", "norm": "batch"},
+    {"rectify": "none", "norm": "none"},
     {"rectify": "none", "tau": "none", "mask": True, "gain": "none"},
     {"rectify": "abs", "tau": "none", "mask": True, "norm": "none", "gain": "after_norm"},
     {"tau": "none", "mask": True, "norm": "batch", "gain": "after_norm"},
@@ -187,14 +188,14 @@ def test_the_backward_keeps_no_more_than_input_numerator_and_filters(cls):
     assert sum(kept.values()) < 2 * x.untyped_storage().nbytes() + filters + 40 * maps
 
 
-def test_transforms_and_other_dtypes_go_to_the_dense_formula():
+def test_transforms_and_other_dtypes_go_to_the_plain_backend():
     layer, x = xnn.RXCNormConv2d(4, 6, 3), torch.randn(3, 4, 8, 8)
     parameters, buffers = dict(layer.named_parameters()), dict(layer.named_buffers())
     each = vmap(lambda image: functional_call(layer, (parameters, buffers), (image,)))(x)
     torch.testing.assert_close(each, layer(x))
     for other, reason in ((x.double(), "it computes in float32"), (x[:0], "the batch is empty")):
         with pytest.raises(ValueError, match=reason):
-            ops.similarity(other, layer.weight, torch.tensor(1.0), layer.correlation, backend="cpu")
+            asking.similarity(other, layer.weight, torch.tensor(1.0), layer.correlation, backend="cpu")
 
 
 @pytest.mark.usefixtures("size")

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from xcnorm.ops.cpu import matrix
+from xcnorm.ops.cpu import blockwise
 
 LAYOUTS = {
     "rows": lambda shape: torch.randn(shape),
@@ -22,29 +22,29 @@ def test_every_layout(left, right):
     for rows, inner, columns in itertools.product((1, 31, 32, 65), (1, 32, 77), (0, 16, 33)):
         factors = LAYOUTS[left]((rows, inner)), LAYOUTS[right]((inner, columns))
         expected = factors[0].double() @ factors[1].double()
-        found = matrix.multiply(*factors)
+        found = blockwise.multiply(*factors)
         assert found.dtype == torch.float32
         torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_large_products_run_on_onednn_and_small_ones_do_not(monkeypatch):
-    if matrix._LINEAR is None:
+    if blockwise._LINEAR is None:
         pytest.skip("this build of torch has no oneDNN")
     calls = []
-    linear = matrix._LINEAR
-    monkeypatch.setattr(matrix, "_LINEAR", lambda *given: calls.append(given) or linear(*given))
+    linear = blockwise._LINEAR
+    monkeypatch.setattr(blockwise, "_LINEAR", lambda *given: calls.append(given) or linear(*given))
     for rows, inner, columns in [(64, 32, 32), (31, 64, 64), (64, 31, 64), (64, 64, 31)]:
-        matrix.multiply(torch.randn(rows, inner), torch.randn(inner, columns))
+        blockwise.multiply(torch.randn(rows, inner), torch.randn(inner, columns))
     assert len(calls) == 1
 
 
 def test_without_onednn(monkeypatch):
     factors = torch.randn(40, 50), torch.randn(50, 60)
-    found = matrix.multiply(*factors)
-    monkeypatch.setattr(matrix, "_LINEAR", None)
-    torch.testing.assert_close(matrix.multiply(*factors), found)
+    found = blockwise.multiply(*factors)
+    monkeypatch.setattr(blockwise, "_LINEAR", None)
+    torch.testing.assert_close(blockwise.multiply(*factors), found)
 
 
 def test_the_same_bits_every_time():
     factors = torch.randn(300, 500), torch.randn(500, 70)
-    assert all(torch.equal(matrix.multiply(*factors), matrix.multiply(*factors)) for _ in range(5))
+    assert all(torch.equal(blockwise.multiply(*factors), blockwise.multiply(*factors)) for _ in range(5))

@@ -7,7 +7,7 @@ import torch
 
 import xcnorm
 from xcnorm import ops
-from xcnorm.ops import dispatch
+from xcnorm.ops import backend, dispatch
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def test_defaults_on_a_cpu(layer):
     assert explanation.backend == "cpu"
     assert "highest priority" in str(explanation)
     explanation = ops.explain(layer.double(), IMAGE.double())
-    assert explanation.backend == "dense"
+    assert explanation.backend == "plain"
     assert "not cpu: it computes in float32" in str(explanation)
 
 
@@ -35,29 +35,29 @@ def test_environment_chooses(layer, monkeypatch):
 
 def test_argument_beats_environment(monkeypatch):
     monkeypatch.setenv("XCNORM_BACKEND", "reference")
-    explanation = ops.explain(xcnorm.XCNormConv2d(2, 3, 3, backend="dense"), IMAGE)
-    assert explanation.backend == "dense"
+    explanation = ops.explain(xcnorm.XCNormConv2d(2, 3, 3, backend="plain"), IMAGE)
+    assert explanation.backend == "plain"
 
 
 def test_the_chosen_backend_is_the_one_that_runs(layer, monkeypatch):
     ran = []
 
     def spy(*arguments):
-        ran.append("dense")
-        return original.similarity(*arguments)
+        ran.append("plain")
+        return original.respond(*arguments)
 
-    original = next(b for b in ops.backends() if b.name == "dense")
-    spied = dataclasses.replace(original, similarity=spy)
-    monkeypatch.setattr(dispatch, "_BACKENDS", tuple(spied if b is original else b for b in ops.backends()))
+    original = next(b for b in ops.backends() if b.name == "plain")
+    spied = dataclasses.replace(original, respond=spy)
+    monkeypatch.setattr(backend, "_backends", [spied if b is original else b for b in ops.backends()])
     layer.double()(IMAGE.double())
     monkeypatch.setenv("XCNORM_BACKEND", "reference")
     layer(IMAGE.double())
-    assert ran == ["dense"]
+    assert ran == ["plain"]
 
 
 def test_unknown_backend_is_one_clear_line(layer, monkeypatch):
-    monkeypatch.setenv("XCNORM_BACKEND", "desne")
-    with pytest.raises(ValueError, match="unknown XCNORM_BACKEND 'desne'; did you mean 'dense'"):
+    monkeypatch.setenv("XCNORM_BACKEND", "plian")
+    with pytest.raises(ValueError, match="unknown XCNORM_BACKEND 'plian'; did you mean 'plain'"):
         layer(IMAGE)
 
 
@@ -66,7 +66,7 @@ def test_a_backend_that_cannot_is_passed_over_with_its_reason(layer, monkeypatch
         ops.backends()[0], name="picky", priority=99, unsupported=lambda x, spec: "only likes 7x7 kernels"
     )
     broken = dataclasses.replace(ops.backends()[-1], name="broken", priority=98, unavailable=lambda: "no such device")
-    monkeypatch.setattr(dispatch, "_BACKENDS", (picky, broken, *ops.backends()))
+    monkeypatch.setattr(backend, "_backends", [picky, broken, *ops.backends()])
     explanation = ops.explain(layer, IMAGE)
     assert explanation.backend == "cpu"
     assert "not picky: only likes 7x7 kernels" in explanation.reason

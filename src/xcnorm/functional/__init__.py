@@ -5,10 +5,11 @@ speak of *patches*: a tensor of shape ``(..., alpha)`` whose last axis holds the
 of one input patch, in the order of ``weight.flatten(1)``. How patches are cut out of an image is the business
 of `xcnorm.ops`.
 
-Three files, three ideas: `correlation` (how alike are a patch and a filter?), `robust` (what is done to
-outliers first?) and `stages` (what happens to the similarity afterwards?).
+`correlation` says how alike a patch and a filter are, `robust` what is done to outliers first; then come the stages,
+one file each, in this order: `rectify`, `sharpen`, `gain`, `mask`, `channel_norm`.
 """
 
+from xcnorm.functional.channel_norm import channel_norm
 from xcnorm.functional.correlation import (
     linear_unit,
     ncc,
@@ -22,28 +23,28 @@ from xcnorm.functional.correlation import (
     robust_patch_norm,
     standardise_channels,
 )
+from xcnorm.functional.gain import gain
+from xcnorm.functional.mask import NormAttentionMask, attention_mask, masked_similarity
+from xcnorm.functional.rectify import rectify
 from xcnorm.functional.robust import (
     ROBUST_FUNCTIONS,
+    InPlace,
     RobustFunction,
     cauchy,
     huber,
+    register_robust_function,
     robust_function,
     tukey,
     welsch,
     welsch_influence,
     welsch_signed,
 )
-from xcnorm.functional.stages import (
-    attention_mask,
-    channel_norm,
-    gain,
-    masked_similarity,
-    rectify,
-    sharpen,
-)
+from xcnorm.functional.sharpen import sharpen
 
 __all__ = [
     "ROBUST_FUNCTIONS",
+    "InPlace",
+    "NormAttentionMask",
     "RobustFunction",
     "attention_mask",
     "cauchy",
@@ -60,6 +61,7 @@ __all__ = [
     "patch_deviation",
     "patch_norm",
     "rectify",
+    "register_robust_function",
     "robust_function",
     "robust_ncc",
     "robust_patch_norm",

@@ -25,7 +25,7 @@ from xcnorm.methods.method import Method, register_method
 from xcnorm.methods.styles import Styles
 from xcnorm.methods.training import Training
 from xcnorm.models import Network
-from xcnorm.ops.precision import full_precision
+from xcnorm.ops.spec import full_precision
 
 
 class GaussianNetwork(Network):

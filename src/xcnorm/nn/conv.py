@@ -57,7 +57,7 @@ class _XCNormConv(XCNormLayer, _ConvNd):
             padding_mode=self.padding_mode,
             groups=self.groups,
             robust=self.options.robust,
-            per_patch=self.robust and self.options.scale == "patch",
+            per_patch=self.scale is not None and self.scale.per_patch,
             channelwise=self.options.channelwise,
             eps=self.options.eps,
         )

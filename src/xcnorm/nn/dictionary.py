@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from xcnorm.ops.precision import full_precision
+from xcnorm.ops.spec import full_precision
 
 _SWEEPS = 5  # steps towards the regression's solution in a batch; the next batch goes on from there
 _DEAD = 0.01  # a word with less than this share of the mean word's energy is replaced

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar
 
 import torch
@@ -10,8 +9,9 @@ from torch import Tensor, nn
 
 from xcnorm import ops
 from xcnorm.nn.options import Options, resolve
-from xcnorm.nn.stages import RobustScale, Stages
-from xcnorm.ops.precision import autocast_dtype, full_precision
+from xcnorm.nn.scale import REDUCTIONS, MovingScale, RobustScale
+from xcnorm.nn.stages import Stages
+from xcnorm.ops.spec import autocast_dtype, full_precision
 
 SMALLEST_PATCH = 16
 """Networks and `xcnorm.convert` leave layers with fewer values in a patch plain: a correlation of so few values has
@@ -62,7 +62,10 @@ class XCNormLayer(nn.Module):
                 "channelwise=True needs a kernel larger than 1: one value per channel, standardised, is always zero"
             )
         self.stages = Stages(self.options, channels, groups, alpha, positions, device=device, dtype=dtype)
-        self.scale = RobustScale(self.options, device=device, dtype=dtype) if self.robust else None
+        self.scale = None
+        if self.robust:
+            settings = {"eps": self.options.eps, "momentum": self.options.momentum}
+            self.scale = REDUCTIONS[self.options.scale](self.options.c_init, **settings, device=device, dtype=dtype)
 
     @property
     def correlation(self) -> ops.Correlation:
@@ -82,7 +85,7 @@ class XCNormLayer(nn.Module):
     @property
     def running_c(self) -> Tensor | None:
         """The moving average c, with ``scale="ema"``; None otherwise."""
-        return self.scale.running_c[0] if self.scale is not None and self.options.scale == "ema" else None
+        return self.scale.running_c[0] if isinstance(self.scale, MovingScale) else None
 
     def reset_parameters(self) -> None:
         """Initialise the filters; stages and scale reset themselves. Only the filters' direction matters."""
@@ -108,21 +111,12 @@ class XCNormLayer(nn.Module):
         if (autocast := autocast_dtype(input.device)) is not None and input.dtype != torch.float64:
             compute_dtype = autocast
         with full_precision(input.device):
-            c = None if self.scale is None else self.scale(dtype, input.device)
-            weight, spec = self.weight.to(dtype), self.correlation
-            backend, _ = ops.choose(input, spec, self.backend)
-            positions = math.prod(spec.outputs(input.shape[2:]))
-            finish = None if backend.respond is None else self.stages.finish(input.shape[0], positions, self.scale)
-            if backend.respond is not None and finish is not None:
-                response = backend.respond(input, weight, c, spec, finish, compute_dtype)
-                output, deviation, tracked = response.output, response.deviation, response.tracked
-                if not tracked:
-                    self.stages.track(response)
-            else:
-                similarity = backend.similarity(input.to(dtype), weight, c, spec, compute_dtype)
-                output, deviation, tracked = self.stages(similarity), similarity.deviation, False
-            if self.scale is not None and not tracked:
+            backend, _ = ops.choose(input, self.correlation, self.backend)
+            spec = self.stages.spec(self.correlation, self.scale, input, compute_dtype, dtype)
+            output, deviation = backend.respond(input, self.weight.to(dtype), spec)
+            if self.scale is not None:
                 self.scale.update(deviation)
+            output = self.stages.rest(output, spec)
         return output.to(compute_dtype)
 
     def extra_repr(self) -> str:

@@ -57,7 +57,7 @@ class XCNormLinear(XCNormLayer, nn.Linear):
             stride=(),
             dilation=(),
             robust=self.options.robust,
-            per_patch=self.robust and self.options.scale == "patch",
+            per_patch=self.scale is not None and self.scale.per_patch,
             eps=self.options.eps,
         )
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import xcnorm.functional as xf
 from xcnorm.errors import unknown_name
-from xcnorm.ops.precision import full_precision
+from xcnorm.ops.spec import full_precision
 
 NORMS = ("batch", "instance", "group", "layer", "none")
 

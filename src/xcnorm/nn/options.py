@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypedDict
 
 from xcnorm.errors import unknown_name
 from xcnorm.functional import ROBUST_FUNCTIONS
-from xcnorm.functional.stages import Rectify
+from xcnorm.functional.rectify import Rectify
 from xcnorm.nn.norm import NORMS
+from xcnorm.nn.scale import REDUCTIONS
 
 Preset = Literal["default", "paper"]
 
@@ -25,7 +26,6 @@ class StageOptions(TypedDict, total=False):
         eps: Floor on the variance of a patch.
         rectify: ``"relu"``, ``"abs"`` (ignores polarity) or ``"none"``.
         tau: Initial value of the learnable sharpening exponent, above 0.5; or ``"none"``.
-        tau_per_channel: One exponent per output channel instead of one per layer.
         gain: The learnable gain A: ``"before_norm"`` (as printed), ``"after_norm"`` or ``"none"``.
         mask: The norm-based attention mask.
         norm: Channel norm: ``"batch"``, ``"instance"``, ``"group"``, ``"layer"`` or ``"none"``.
@@ -38,7 +38,6 @@ class StageOptions(TypedDict, total=False):
     eps: float
     rectify: str
     tau: float | Literal["none"]
-    tau_per_channel: bool
     gain: str
     mask: bool
     norm: str
@@ -51,7 +50,8 @@ class RobustOptions(StageOptions, total=False):
 
     Attributes:
         robust: Name of the robust function; see `xcnorm.functional.ROBUST_FUNCTIONS`.
-        scale: How its scale c is set: ``"ema"``, the moving average of the patches' deviation, as printed;
+        scale: How its scale c is found, see `xcnorm.nn.REDUCTIONS`: ``"ema"``, the moving average of the patches'
+            deviation, as printed;
             ``"parameter"``, learned; ``"patch"``, a multiple of each patch's own deviation, which restores the
             invariance to gain.
         c_init: Initial value of c (``"ema"``, ``"parameter"``; default 10, the paper's "large value"), or the
@@ -71,7 +71,6 @@ class Options:
     eps: float = 1e-5
     rectify: Rectify = "relu"
     tau: float | Literal["none"] = 1.0
-    tau_per_channel: bool = False
     gain: str = "before_norm"
     mask: bool = False
     norm: str = "instance"
@@ -88,15 +87,14 @@ _ROBUST_DEFAULT = replace(_DEFAULT, robust="welsch_influence")
 _PAPER = replace(_DEFAULT, norm="batch")
 _ROBUST_PAPER = replace(_PAPER, mask=True, robust="welsch", scale="ema", c_init=10.0)
 
-_CHOICES: dict[str, tuple[str, ...]] = {
+_CHOICES: dict[str, Collection[str]] = {
     "rectify": ("relu", "abs", "none"),
     "gain": ("before_norm", "after_norm", "none"),
     "norm": NORMS,
-    "robust": tuple(ROBUST_FUNCTIONS),
-    "scale": ("ema", "parameter", "patch"),
+    "robust": ROBUST_FUNCTIONS,
+    "scale": REDUCTIONS,
 }
 _ROBUST_ONLY = ("robust", "scale", "c_init")
-_C_INIT = {"ema": 10.0, "parameter": 10.0, "patch": 3.0}
 
 
 def resolve(given: dict[str, Any], *, robust: bool, dense: bool) -> Options:
@@ -128,8 +126,8 @@ def resolve(given: dict[str, Any], *, robust: bool, dense: bool) -> Options:
         if dense:
             options = replace(options, norm="batch")
     scale = given.get("scale", options.scale)
-    if "c_init" not in given and scale in _C_INIT:
-        options = replace(options, c_init=_C_INIT[scale])
+    if "c_init" not in given and scale in REDUCTIONS:
+        options = replace(options, c_init=REDUCTIONS[scale].initial)
     options = replace(options, **given)
     _check(options, robust=robust, dense=dense)
     return options
@@ -149,15 +147,13 @@ def _check(options: Options, *, robust: bool, dense: bool) -> None:
     for name, choices in _CHOICES.items():
         if (robust or name not in _ROBUST_ONLY) and getattr(options, name) not in choices:
             raise ValueError(unknown_name(name, getattr(options, name), choices))
-    for name in ("mask", "channelwise", "tau_per_channel"):
+    for name in ("mask", "channelwise"):
         if not isinstance(getattr(options, name), bool):
             raise TypeError(f"{name} must be True or False, got {getattr(options, name)!r}")
     if options.tau != "none":
         _check_number("tau", options.tau, above=0.5, off=True)
-    elif options.tau_per_channel:
-        raise ValueError("tau_per_channel=True needs a tau, got tau='none'; give an initial value or leave it False")
     _check_number("eps", options.eps, above=0)
-    _check_number("c_init", options.c_init, above=0 if options.scale == "patch" else math.sqrt(options.eps))
+    _check_number("c_init", options.c_init, above=0 if REDUCTIONS[options.scale].per_patch else math.sqrt(options.eps))
     _check_number("momentum", options.momentum, above=0)
     if options.momentum > 1:
         raise ValueError(f"momentum must be at most 1, got {options.momentum}; 0.1 is usual")

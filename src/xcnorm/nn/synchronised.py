@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from xcnorm.errors import UserError
 from xcnorm.nn.dictionary import Dictionary, worst_rebuilt
-from xcnorm.nn.stages import RobustScale
+from xcnorm.nn.scale import MovingScale
 from xcnorm.ops.autograd import apply
 
 
@@ -24,7 +24,7 @@ def synchronise(model: nn.Module) -> nn.Module:
     """Let a model take its batch statistics over the batches of all processes.
 
     Every `torch.nn.BatchNorm1d`, `2d` and `3d` becomes a `SyncBatchNorm`, the moving c of every R-XCNorm layer a
-    `SyncRobustScale`, and every `Dictionary` a `SyncDictionary`. Modules change in place and keep their parameters and
+    `SyncMovingScale`, and every `Dictionary` a `SyncDictionary`. Modules change in place and keep their parameters and
     buffers, so state dicts and optimisers notice nothing. Norms that look at one image at a time stay as they are.
 
     In training mode every process must then run the model, and its backward, equally often: the others wait for it.
@@ -47,8 +47,8 @@ def synchronise(model: nn.Module) -> nn.Module:
         # A new class instead of a new module: whoever else holds the module, holds the synchronised one.
         if type(module) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
             module.__class__ = SyncBatchNorm
-        elif type(module) is RobustScale:
-            module.__class__ = SyncRobustScale
+        elif type(module) is MovingScale:
+            module.__class__ = SyncMovingScale
         elif type(module) is Dictionary:
             module.__class__ = SyncDictionary
         elif isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm | nn.SyncBatchNorm):
@@ -110,16 +110,21 @@ class SyncBatchNorm(_BatchNorm):
             )
 
 
-class SyncRobustScale(RobustScale):
-    """`RobustScale` whose moving average follows the patches of all processes."""
+class SyncMovingScale(MovingScale):
+    """`MovingScale` that follows the patches of all processes."""
+
+    @property
+    def average(self) -> Tensor | None:
+        """Nothing that one process could move alone."""
+        return None if _several_processes() else super().average
 
     def update(self, deviation: Tensor) -> None:
         """Move the average towards the mean patch deviation of all batches together, in training mode only."""
-        if self.training and self.options.scale == "ema" and _several_processes():
-            total = torch.stack([deviation.detach().sum(), deviation.new_full((), deviation.numel())])
+        if self.training and _several_processes():
+            total = torch.stack([deviation.sum(), deviation.new_full((), deviation.numel())])
             dist.all_reduce(total)
-            deviation = torch.where(total[1] > 0, total[0] / total[1], self.running_c)
-        super().update(deviation)
+            mean = torch.where(total[1] > 0, total[0] / total[1], self.running_c)
+            self.running_c.lerp_(mean.to(self.running_c.dtype), self.momentum)
 
 
 class SyncDictionary(Dictionary):

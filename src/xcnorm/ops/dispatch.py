@@ -1,25 +1,22 @@
-"""Which backend runs, and why.
+"""Backends: what one is, which one runs, and why.
 
-A backend is a file of this folder with a ``BACKEND`` in it; it is found by being there. The highest priority that is
-available and supports the case runs, unless ``XCNORM_BACKEND`` or the layer's ``backend`` names one.
+The highest priority that is available and supports the case runs, unless ``XCNORM_BACKEND`` or the layer's ``backend``
+names one.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
-import pkgutil
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from xcnorm.errors import UserError, unknown_name
-from xcnorm.ops.backend import Backend
-from xcnorm.ops.correlation import Correlation, Similarity
+from xcnorm.ops.spec import Correlation, Response, Spec
 
 VARIABLE = "XCNORM_BACKEND"
 
@@ -27,47 +24,58 @@ _log = logging.getLogger(__name__)
 _logged: set[str] = set()
 
 
-def _discover() -> tuple[Backend, ...]:
-    names = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)])]
-    modules = [importlib.import_module(f"xcnorm.ops.{name}") for name in names if name != "dispatch"]
-    found = [module.BACKEND for module in modules if hasattr(module, "BACKEND")]
-    return tuple(sorted(found, key=lambda backend: -backend.priority))
+def _always() -> str | None:
+    return None
 
 
-# Found once, at import: a compiler that traces a layer must not run into an import.
-_BACKENDS = _discover()
+def _everything(input: Tensor, correlation: Correlation) -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One way to compute a layer.
+
+    Attributes:
+        name: What ``XCNORM_BACKEND`` and ``backend=`` call it.
+        summary: One line for ``xcnorm doctor``.
+        priority: Among the backends that can, the highest runs.
+        respond: From an input ``(N, C_in, *sizes)``, not padded yet, and raw filters ``(C_out, C_in / groups,
+            *kernel)``, in the dtype of the statistics, to the layer's answer.
+        unavailable: Why it can't run on this machine at all, or None.
+        unsupported: Why it can't run this input and correlation, or None.
+    """
+
+    name: str
+    summary: str
+    priority: int
+    respond: Callable[[Tensor, Tensor, Spec], Response]
+    unavailable: Callable[[], str | None] = _always
+    unsupported: Callable[[Tensor, Correlation], str | None] = _everything
+
+
+_backends: list[Backend] = []
+
+
+def register_backend(backend: Backend) -> Backend:
+    """Make a backend known to every layer.
+
+    Raises:
+        ValueError: The name is taken.
+    """
+    if backend.name in (known.name for known in _backends):
+        raise ValueError(f"backend {backend.name!r} is registered already; choose another name")
+    _backends.append(backend)
+    _backends.sort(key=lambda known: -known.priority)
+    return backend
 
 
 def backends() -> tuple[Backend, ...]:
     """Every backend there is, the preferred one first."""
-    return _BACKENDS
+    return tuple(_backends)
 
 
-def similarity(
-    input: Tensor,
-    weight: Tensor,
-    c: Tensor | None,
-    spec: Correlation,
-    *,
-    compute_dtype: torch.dtype | None = None,
-    backend: str | None = None,
-) -> Similarity:
-    """Similarity of every patch of an input to every filter, by the backend that fits.
-
-    Args:
-        input: ``(N, C_in, *sizes)``, not padded yet; float32 or float64.
-        weight: Filters ``(C_out, C_in / groups, *kernel)``, raw; same dtype.
-        c: Scale of the robust function, a tensor of one element; None without one.
-        spec: What to compute.
-        compute_dtype: Dtype of the large products (bfloat16 or float16 under autocast); default that of ``input``.
-            Statistics always keep the dtype of ``input``.
-        backend: Name of the backend to use, whatever ``XCNORM_BACKEND`` says.
-    """
-    chosen, _ = choose(input, spec, backend)
-    return chosen.similarity(input, weight, c, spec, compute_dtype or input.dtype)
-
-
-def choose(input: Tensor, spec: Correlation, backend: str | None = None) -> tuple[Backend, str]:
+def choose(input: Tensor, correlation: Correlation, backend: str | None = None) -> tuple[Backend, str]:
     """The backend that runs this case, and the reason in words.
 
     Raises:
@@ -77,13 +85,13 @@ def choose(input: Tensor, spec: Correlation, backend: str | None = None) -> tupl
     if name is not None:
         for candidate in backends():
             if candidate.name == name:
-                if (why_not := refusal(candidate, input, spec)) is not None:
+                if (why_not := refusal(candidate, input, correlation)) is not None:
                     raise UserError(f"{source}={name!r} cannot run this layer: {why_not}; unset it to fall back")
                 return candidate, f"asked for by {source}"
         raise UserError(unknown_name(source, name, [b.name for b in backends()]))
     passed_over: list[str] = []
     for candidate in backends():
-        why_not = refusal(candidate, input, spec)
+        why_not = refusal(candidate, input, correlation)
         if why_not is None:
             reason = "; ".join([f"highest priority of those that can: {candidate.summary}", *passed_over])
             if passed_over and not torch.compiler.is_compiling():
@@ -93,9 +101,9 @@ def choose(input: Tensor, spec: Correlation, backend: str | None = None) -> tupl
     raise UserError("no backend can run this layer: " + "; ".join(passed_over))
 
 
-def refusal(candidate: Backend, input: Tensor, spec: Correlation) -> str | None:
+def refusal(candidate: Backend, input: Tensor, correlation: Correlation) -> str | None:
     """Why a backend cannot run a case, or None."""
-    return candidate.unsupported(input, spec) or candidate.unavailable()
+    return candidate.unsupported(input, correlation) or candidate.unavailable()
 
 
 def _log_once(message: str) -> None:

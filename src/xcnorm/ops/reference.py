@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 
 import xcnorm.functional as xf
-from xcnorm.ops.backend import Backend
-from xcnorm.ops.correlation import Correlation, Similarity
+from xcnorm.ops.dispatch import Backend, register_backend
+from xcnorm.ops.formulas import chain
+from xcnorm.ops.formulas.ncc import Quotient, pad
+from xcnorm.ops.spec import Correlation, Response, Spec
 
 
 def cut_patches(input: Tensor, spec: Correlation) -> Tensor:
     """All patches of ``(N, C, *sizes)`` as ``(N, *positions, groups, alpha)``, channel-major like a filter."""
-    patches = spec.pad(input)
+    patches = pad(input, spec)
     for axis, (kernel, stride, dilation) in enumerate(
         zip(spec.kernel, spec.stride, spec.dilation, strict=True), start=2
     ):
@@ -24,10 +26,15 @@ def cut_patches(input: Tensor, spec: Correlation) -> Tensor:
     return patches.movedim(1, len(spec.kernel) + 1).flatten(len(spec.kernel) + 1).unflatten(-1, (spec.groups, -1))
 
 
-def similarity(
-    input: Tensor, weight: Tensor, c: Tensor | None, spec: Correlation, compute_dtype: torch.dtype
-) -> Similarity:
-    """Similarity by definition; see `xcnorm.ops.similarity`. Takes no short cut for ``compute_dtype``."""
+def respond(input: Tensor, weight: Tensor, spec: Spec) -> Response:
+    """Similarity by definition, then stage by stage; takes no short cut for the compute dtype."""
+    similarity, norm, deviation = _similarity(input.to(weight.dtype), weight, spec.c, spec.correlation)
+    quotient = Quotient(similarity, torch.ones_like(norm), norm, deviation)
+    return chain.respond(quotient, weight[0].numel(), spec)
+
+
+def _similarity(input: Tensor, weight: Tensor, c: Tensor | None, spec: Correlation) -> tuple[Tensor, Tensor, Tensor]:
+    """The similarity, the norm of the patches and their deviation, each with the channels on axis 1."""
     patches = cut_patches(input, spec)
     if spec.channelwise:
         patches = xf.standardise_channels(patches, input.shape[1] // spec.groups, spec.eps)
@@ -46,14 +53,14 @@ def similarity(
             scale = c[..., group, :] if spec.per_patch else c
             values.append(xf.robust_ncc(z, filters, scale, spec.robust, spec.eps))
             norms.append(xf.robust_patch_norm(z, scale, spec.robust, spec.eps))
-    return Similarity(
-        torch.cat(values, -1).movedim(-1, 1), torch.cat(norms, -1).movedim(-1, 1), deviation[..., 0].movedim(-1, 1)
+    return torch.cat(values, -1).movedim(-1, 1), torch.cat(norms, -1).movedim(-1, 1), deviation[..., 0].movedim(-1, 1)
+
+
+register_backend(
+    Backend(
+        name="reference",
+        summary="unfold and the printed equations, for every case; slow",
+        priority=0,
+        respond=respond,
     )
-
-
-BACKEND = Backend(
-    name="reference",
-    summary="unfold and the printed equations, for every case; slow",
-    priority=0,
-    similarity=similarity,
 )

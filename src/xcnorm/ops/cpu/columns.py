@@ -1,4 +1,4 @@
-"""Robust NCC from columns: the patches of a few images at a time, bent by phi and multiplied with the filters."""
+"""Robust NCC from columns: the patches of a few images at a time, phi applied, multiplied with the filters."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import xcnorm.functional as xf
-from xcnorm.ops import dense
-from xcnorm.ops.correlation import Correlation
-from xcnorm.ops.cpu.blocks import blocks
-from xcnorm.ops.cpu.matrix import multiply
-from xcnorm.ops.cpu.padding import is_channels_last, new_maps, new_padded, padded, unpadded_gradient
-from xcnorm.ops.cpu.twice import through_formula
-from xcnorm.ops.precision import full_precision
-
-_BELL = -0.5 / math.log(2)
+from xcnorm.functional import ROBUST_FUNCTIONS
+from xcnorm.ops.autograd import through_formula
+from xcnorm.ops.cpu.blockwise import (
+    blocks,
+    is_channels_last,
+    multiply,
+    new_maps,
+    new_padded,
+    padded,
+    unpadded_gradient,
+)
+from xcnorm.ops.formulas import ncc
+from xcnorm.ops.formulas.offsets import by_offsets
+from xcnorm.ops.spec import Correlation, full_precision
 
 # Rows of fewer positions than this are copied faster channel by channel.
 _SHORT = 16
 
 
 class Columns(torch.autograd.Function):
-    """Numerator and energy of `dense.RobustMaps.quotient`; the backward cuts and bends the patches anew."""
+    """Numerator and energy of `PatchStatistics.quotient`; the backward cuts the patches and applies phi anew."""
 
     @staticmethod
     def forward(
@@ -35,11 +39,11 @@ class Columns(torch.autograd.Function):
         patches = _Patches(input, level, weight, mean, rate, spec)
         total, energy = (new_maps(input, channels, mean.shape[3:]) for channels in (weight.shape[0], spec.groups))
         products = patches.products(total)
-        cut, bent = patches.buffer(), patches.buffer()
+        cut, kept = patches.buffer(), patches.buffer()
         for block in patches.blocks:
-            t, values = cut[: _count(block)], bent[: _count(block)]
+            t, values = cut[: _count(block)], kept[: _count(block)]
             patches.cut(block, t)
-            _bend(t, values, values, spec.robust)
+            _apply_phi(t, values, values, spec.robust)
             patches.multiply(values, products[block])
             energy[block] = patches.sums(values.pow_(2))
         ctx.spec = spec
@@ -53,7 +57,7 @@ class Columns(torch.autograd.Function):
         if torch.is_grad_enabled():
 
             def formula(input: Tensor, level: Tensor, weight: Tensor, mean: Tensor, rate: Tensor) -> Any:
-                return dense.by_offsets(dense.padded(input, level, spec), weight, mean, rate, spec, input.dtype)
+                return by_offsets(ncc.padded(input, level, spec), weight, mean, rate, spec, input.dtype)
 
             return *through_formula(formula, ctx.saved_tensors, grads), None
 
@@ -75,21 +79,21 @@ class Columns(torch.autograd.Function):
             torch.zeros_like(sums) if needed else None
             for sums, needed in ((rate, of_rate), (patches.filters, of_weight))
         )
-        cut, bent, bells, columns = (patches.buffer() for _ in range(4))
+        cut, kept, works, columns = (patches.buffer() for _ in range(4))
         for block in patches.blocks:
-            t, values, bell, grad = (buffer[: _count(block)] for buffer in (cut, bent, bells, columns))
+            t, values, work, grad = (buffer[: _count(block)] for buffer in (cut, kept, works, columns))
             patches.cut(block, t)
-            _bend(t, values, bell, spec.robust)
+            _apply_phi(t, values, work, spec.robust)
             if grad_filters is not None:
                 patches.add_filters_gradient(of_products[block], values, grad_filters)
             if not of_patches:
                 continue
             patches.multiply_back(of_products[block], of_energy[block], values, grad)
-            _multiply_slope(grad, t, values, bell, spec.robust)
+            _multiply_slope(grad, t, values, work, spec.robust)
             local_rate = _of_images(rate, block)
             if grad_rate is not None:
-                pull = torch.mul(grad, t, out=values).sum(patches.kernel_axes)
-                _of_images(grad_rate, block).add_(pull.sum_to_size(local_rate.shape) / local_rate)
+                along = torch.mul(grad, t, out=values).sum(patches.kernel_axes)
+                _of_images(grad_rate, block).add_(along.sum_to_size(local_rate.shape) / local_rate)
             grad.mul_(patches.beside(local_rate))
             if grad_mean is not None:
                 shared = mean.shape[2] == 1  # by all channels of a patch
@@ -235,28 +239,22 @@ def _of_images(maps: Tensor, block: slice) -> Tensor:
     return maps if maps.shape[0] == 1 else maps[block]
 
 
-def _bend(t: Tensor, values: Tensor, bell: Tensor, robust: str | None) -> None:
-    """``h(t)`` into ``values``; ``bell`` may be the same buffer, or keeps what the slope needs."""
+def _apply_phi(t: Tensor, values: Tensor, work: Tensor, robust: str | None) -> None:
+    """``h(t)`` into ``values``; ``work`` may be the same buffer, or keeps what the slope needs."""
     if robust is None:
         values.copy_(t)
-    elif robust == "welsch":
-        torch.addcmul(t.new_zeros(()), t, t, value=-0.5, out=values).expm1_().neg_()
-    elif robust == "welsch_influence":
-        # On a CPU a power of two takes a third of the time of an exponential.
-        torch.addcmul(t.new_zeros(()), t, t, value=_BELL, out=bell).exp2_()
-        torch.mul(bell, t, out=values)
+    elif (function := ROBUST_FUNCTIONS[robust]).in_place is not None:
+        function.in_place.shape(t, values, work)
     else:
-        values.copy_(xf.ROBUST_FUNCTIONS[robust].shape(t))
+        values.copy_(function.shape(t))
 
 
-def _multiply_slope(grad: Tensor, t: Tensor, values: Tensor, bell: Tensor, robust: str | None) -> None:
-    """Multiply a gradient by ``h'(t)``, after `_bend`."""
+def _multiply_slope(grad: Tensor, t: Tensor, values: Tensor, work: Tensor, robust: str | None) -> None:
+    """Multiply a gradient by ``h'(t)``, after `_apply_phi`."""
     if robust is None:
         return
-    if robust == "welsch":
-        torch.addcmul(t, t, values, value=-1, out=bell)
-    elif robust == "welsch_influence":
-        bell.addcmul_(t, values, value=-1)
+    if (function := ROBUST_FUNCTIONS[robust]).in_place is not None:
+        function.in_place.slope(t, values, work)
     else:
-        bell.copy_(xf.ROBUST_FUNCTIONS[robust].slope(t))
-    grad.mul_(bell)
+        work.copy_(function.slope(t))
+    grad.mul_(work)

@@ -7,13 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from xcnorm.ops import dense
-from xcnorm.ops.correlation import Correlation
-from xcnorm.ops.cpu.moments import channel_moments, moments_gradient
-from xcnorm.ops.cpu.padding import inside, padded, unpadded_gradient
-from xcnorm.ops.cpu.twice import through_formula
-from xcnorm.ops.precision import full_precision
-from xcnorm.ops.product import product
+from xcnorm.ops.autograd import through_formula
+from xcnorm.ops.cpu.blockwise import channel_moments, inside, moments_gradient, padded, unpadded_gradient
+from xcnorm.ops.formulas import ncc
+from xcnorm.ops.formulas.ncc import convolve
+from xcnorm.ops.spec import Correlation, full_precision
 
 
 class Convolution(torch.autograd.Function):
@@ -26,7 +24,7 @@ class Convolution(torch.autograd.Function):
     def forward(ctx: Any, input: Tensor, level: Tensor, weight: Tensor, spec: Correlation) -> tuple[Tensor, ...]:
         """Product ``(N, C_out, *positions)``; mean and variance ``(N, groups, *sizes)``, the level subtracted."""
         moments = channel_moments(input, level)
-        total = product(padded(input, level, spec), weight, spec, input.dtype)
+        total = convolve(padded(input, level, spec), weight, spec)
         ctx.spec = spec
         ctx.save_for_backward(input, level, weight, moments.mean)
         if not ctx.needs_input_grad[0]:
@@ -41,8 +39,8 @@ class Convolution(torch.autograd.Function):
         if torch.is_grad_enabled():
 
             def formula(input: Tensor, level: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-                total = product(dense.padded(input, level, spec), weight, spec, input.dtype)
-                return total, *dense.channel_moments(input, level)
+                total = convolve(ncc.padded(input, level, spec), weight, spec)
+                return total, *ncc.channel_moments(input, level)
 
             return *through_formula(formula, (input, level, weight), grads), None
 

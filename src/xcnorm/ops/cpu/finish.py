@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from xcnorm.functional.stages import SHARPEN_FLOOR
-from xcnorm.ops import dense
-from xcnorm.ops.cpu.blocks import blocks
-from xcnorm.ops.cpu.twice import through_formula
+from xcnorm.functional.sharpen import SHARPEN_FLOOR
+from xcnorm.ops.autograd import through_formula
+from xcnorm.ops.cpu.blockwise import blocks
+from xcnorm.ops.formulas.chain import run_stages
+from xcnorm.ops.formulas.ncc import per_group
+from xcnorm.ops.spec import ChannelNorm
 
 _DEAD = math.log2(SHARPEN_FLOOR)
 _NEVER = -1e4  # two to the power of it, times any tau, is zero
 
 
-@dataclass(frozen=True)
-class Options:
-    """What to do; see `xcnorm.ops.Finish`."""
+class FinishOptions(NamedTuple):
+    """What to do; see `xcnorm.ops.Spec` and `xcnorm.ops.ChannelNorm`."""
 
-    rectify: str
+    rectify: Literal["relu", "abs", "none"]
     gain_after: bool
-    statistics: str
+    statistics: Literal["batch", "instance", "given", "none"]
     eps: float
 
 
@@ -37,7 +37,7 @@ class Finishing(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, options: Options, *inputs: Any) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, options: FinishOptions, *inputs: Any) -> tuple[Tensor, ...]:
         """Output, and mean and variance of each channel, ``(C,)``, where the norm pools the batch."""
         stages = _Stages(options, *inputs)
         output = torch.empty_like(inputs[0])
@@ -54,11 +54,16 @@ class Finishing(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         """Gradients of product, rate, factor, tau and gain."""
         *inputs, means, variances = ctx.saved_tensors
-        options: Options = ctx.options
+        options: FinishOptions = ctx.options
         if torch.is_grad_enabled():
 
-            def formula(product: Tensor, rate: Tensor, *rest: Any) -> list[Tensor]:
-                return [dense.finished(dense.per_group(product, rate), *rest, **asdict(options))]
+            def formula(product: Tensor, rate: Tensor, factor: Any, tau: Any, gain: Any, *given: Any) -> list[Tensor]:
+                norm = ChannelNorm(options.statistics, *given, options.eps)
+                similarity, how = (
+                    per_group(product, rate),
+                    {"rectify": options.rectify, "gain_after": options.gain_after},
+                )
+                return [run_stages(similarity, factor, tau, gain, norm, **how)]
 
             return None, *through_formula(formula, inputs, grads[:1])
 
@@ -71,7 +76,7 @@ class Finishing(torch.autograd.Function):
             for map, needed in zip((rate, factor), ctx.needs_input_grad[2:4], strict=True)
         )
         bases, responses, scratch = stages.grouped(product_grad), stages.scratch(), stages.scratch()
-        sums, pulls, logs = stages.per_image(), stages.per_image(), stages.per_image()
+        sums, weighted_sums, logs = stages.per_image(), stages.per_image(), stages.per_image()
         gain_grad = torch.zeros_like(stages.before)
         for pool in stages.pools:
             for block in pool:
@@ -80,9 +85,9 @@ class Finishing(torch.autograd.Function):
                 stages.base(block, base)
                 stages.response(block, base, response)
                 sums[block] = grad.sum(positions, keepdim=True)
-                pulls[block] = torch.mul(grad, response, out=other).sum(positions, keepdim=True)
+                weighted_sums[block] = torch.mul(grad, response, out=other).sum(positions, keepdim=True)
             norm = stages.norm(pool, means, variances)
-            level, along, of_gain = stages.through_norm(pool, norm, sums, pulls)
+            level, along, of_gain = stages.through_norm(pool, norm, sums, weighted_sums)
             gain_grad += of_gain
             for block in pool:
                 grad, base = output_grad[block], bases[block]
@@ -92,22 +97,22 @@ class Finishing(torch.autograd.Function):
                 if stages.measures:
                     grad = torch.sub(grad, torch.mul(response, along, out=other), out=other).sub_(level)
                 grad = torch.mul(grad, norm.slope, out=other)
-                pull = response.mul_(grad)
+                weighted = response.mul_(grad)
                 if factor_grad is not None:
-                    factor_grad[block] = pull.sum(2)
+                    factor_grad[block] = weighted.sum(2)
                 if stages.tau is not None:
-                    logs[block] = torch.mul(pull, base, out=other).sum(positions, keepdim=True)
-                    pull.mul_(stages.tau)
+                    logs[block] = torch.mul(weighted, base, out=other).sum(positions, keepdim=True)
+                    weighted.mul_(stages.tau)
                 if rate_grad is not None:
-                    rate_grad[block] = pull.sum(2)
-                stages.product_gradient(block, grad, pull, base)
+                    rate_grad[block] = weighted.sum(2)
+                stages.product_gradient(block, grad, weighted, base)
         return (
             None,
             product_grad,
             None if rate_grad is None else rate_grad.div_(rate),
             None if factor_grad is None else factor_grad.div_(factor),
-            None if tau is None else _summed(logs * math.log(2), tau),
-            None if gain is None else _summed(gain_grad, gain),
+            None if tau is None else logs.sum() * math.log(2),
+            None if gain is None else gain_grad.flatten(),
             None,
             None,
         )
@@ -117,8 +122,8 @@ class _Norm(NamedTuple):
     """Channel norm and gain, ``u * slope + shift``; every part ``(images or 1, groups, C / groups, 1, ...)``.
 
     Attributes:
-        mean: Of u.
-        variance: Of u; with given statistics, both are those of u times the gain.
+        mean: Of u, or of u times the gain if statistics are given; the same for the variance.
+        variance: Of u.
         inverse: One over the deviation.
         inner: Slope of the norm alone, a gain before it included.
         centre: What the norm alone subtracts.
@@ -143,15 +148,13 @@ class _Stages:
         product: Numerator of the similarity, ``(N, C, *positions)``.
         rate: One over its divisor, ``(N, groups, *positions)``.
         factor: Of the attention mask, same shape.
-        tau: One exponent, or one per channel.
-        gain: ``(C,)``.
-        mean: ``(C,)``, if the norm has its statistics given.
-        variance: The same.
+        tau: The exponent.
+        gain: ``(C,)``; and so mean and variance, if the norm has its statistics given.
     """
 
     def __init__(
         self,
-        options: Options,
+        options: FinishOptions,
         product: Tensor,
         rate: Tensor,
         factor: Tensor | None,
@@ -164,7 +167,7 @@ class _Stages:
         self._rate, self._factor = rate.unsqueeze(2), None if factor is None else factor.unsqueeze(2)
         self._whole, self._product = product, self.grouped(product)
         self.positions = list(range(3, self._product.ndim))
-        self.tau = None if tau is None else tau if tau.numel() == 1 else self._per_channel(tau)
+        self.tau = tau
         ones = product.new_ones(product.shape[1])
         before, after = (None, gain) if options.gain_after else (gain, None)
         self.before, self._after = (self._per_channel(ones if part is None else part) for part in (before, after))
@@ -241,7 +244,8 @@ class _Stages:
             inverse = (variance + self._options.eps).rsqrt()
             centre = mean * inverse
         elif self.measures:
-            mean, variance = means[_images(pool)], variances[_images(pool)]
+            images = slice(pool[0].start, pool[-1].stop)
+            mean, variance = means[images], variances[images]
             if self._options.statistics == "batch":
                 mean, apart = mean.mean(0, keepdim=True), mean
                 variance = (variance + (apart - mean).square()).mean(0, keepdim=True)
@@ -254,32 +258,32 @@ class _Stages:
         return _Norm(mean, variance, inverse, inner, centre, inner * self._after, -centre * self._after)
 
     def through_norm(
-        self, pool: list[slice], norm: _Norm, sums: Tensor, pulls: Tensor
+        self, pool: list[slice], norm: _Norm, sums: Tensor, weighted_sums: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """From sums of ``g`` and ``g u`` over positions: the gradient of u is ``(g - level - u * along) * slope``.
+        """Level, along and the gradient of the gain, from sums of ``g`` and ``g u`` over positions.
 
-        Returns:
-            Level, along, and the gradient of the gain.
+        The gradient of u is ``(g - level - u * along) * slope``.
         """
-        total, pull = sums[_images(pool)], pulls[_images(pool)]
+        images = slice(pool[0].start, pool[-1].stop)
+        total, weighted = sums[images], weighted_sums[images]
         count = self._product[0, 0, 0].numel()
         if self._options.statistics == "batch":
             count *= len(total)
-            total, pull = total.sum(0, keepdim=True), pull.sum(0, keepdim=True)
-        hat = (norm.inner * pull - norm.centre * total) / count
+            total, weighted = total.sum(0, keepdim=True), weighted.sum(0, keepdim=True)
+        hat = (norm.inner * weighted - norm.centre * total) / count
         level, along = total / count - norm.centre * hat, norm.inner * hat
         if self._options.gain_after:
             of_gain = hat * count
         else:
             held = total * norm.mean + hat * count * norm.inner * norm.variance if self.measures else 0
-            of_gain = (pull - held) * norm.inverse
+            of_gain = (weighted - held) * norm.inverse
         return level, along, of_gain.sum(0, keepdim=True)
 
-    def product_gradient(self, block: slice, grad: Tensor, pull: Tensor, base: Tensor) -> None:
-        """Turn a base into the gradient of the product, from that of the response or, with a tau, from its pull."""
+    def product_gradient(self, block: slice, grad: Tensor, weighted: Tensor, base: Tensor) -> None:
+        """Turn a base into the gradient of the product, from the response's or, with a tau, from the weighted one."""
         rectify = self._options.rectify
         if self.tau is not None:
-            base.neg_().exp2_().mul_(pull)
+            base.neg_().exp2_().mul_(weighted)
         elif rectify == "relu":
             base.sign_().mul_(grad)
         else:
@@ -291,15 +295,6 @@ class _Stages:
             base.mul_(self._factor[block])
 
 
-def finish_into(output: Tensor, options: Options, *inputs: Any) -> None:
+def finish_into(output: Tensor, options: FinishOptions, *inputs: Any) -> None:
     """The output of `Finishing` for the same arguments, without a gradient."""
     _Stages(options, *inputs).run(output)
-
-
-def _images(pool: list[slice]) -> slice:
-    return slice(pool[0].start, pool[-1].stop)
-
-
-def _summed(grads: Tensor, like: Tensor) -> Tensor:
-    """One number per image and channel, summed to the shape of a parameter."""
-    return (grads.sum() if like.numel() == 1 else grads.sum(0)).reshape(like.shape)

@@ -1,0 +1,1 @@
+"""Formulas that the backends share, in plain torch: differentiable twice, on every device."""

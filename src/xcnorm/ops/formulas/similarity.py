@@ -1,0 +1,71 @@
+"""The similarity from convolutions and sums of one-channel maps.
+
+NCC is one convolution with centred, unit-norm filters (the patch mean drops out because the filters are centred)
+over a divisor that comes from sums along one-channel maps.
+
+Robust NCC has no such short cut, because phi acts after the patch was centred: patch mean and deviation again
+come from one-channel maps, then the kernel's offsets are walked through in small blocks. Each block recomputes its
+values in the backward, so that nothing of size K*K*C_in*H*W is ever stored.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+import xcnorm.functional as xf
+from xcnorm.ops.formulas.ncc import (
+    Quotient,
+    channel_moments,
+    level_of,
+    padded,
+    patch_moments,
+    patch_statistics,
+    plain_quotient,
+)
+from xcnorm.ops.formulas.offsets import by_offsets
+from xcnorm.ops.formulas.product import product
+from xcnorm.ops.spec import Correlation
+
+
+def similarity(
+    input: Tensor, weight: Tensor, c: Tensor | None, spec: Correlation, compute_dtype: torch.dtype
+) -> Quotient:
+    """Numerator and divisor of the similarity of every patch of an input to every filter.
+
+    Args:
+        input: ``(N, C_in, *sizes)``, not padded yet; float32 or float64.
+        weight: Filters ``(C_out, C_in / groups, *kernel)``, raw; same dtype.
+        c: Scale of the robust function; None without one.
+        spec: What to compute.
+        compute_dtype: Dtype of the large products; statistics keep the dtype of ``input``.
+    """
+    weight = xf.normalise_weight(weight)
+    if not spec.kernel:
+        return _vectors(input, weight, c, spec, compute_dtype)
+    level = level_of(input, input.shape[1] if spec.channelwise else spec.groups)
+    moments = channel_moments(input, level)
+    if spec.robust is None and not spec.channelwise:
+        total = product(padded(input, level, spec), weight, spec, compute_dtype)
+        return plain_quotient(total, patch_moments(moments, level, spec), weight, spec)
+    patches = patch_statistics(moments, level, c, spec)
+    total, energy = by_offsets(padded(input, level, spec), weight, patches.mean, patches.rate, spec, compute_dtype)
+    return patches.quotient(total, energy, weight[0].numel())
+
+
+def _vectors(
+    input: Tensor, weight: Tensor, c: Tensor | None, spec: Correlation, compute_dtype: torch.dtype
+) -> Quotient:
+    """Dense layers: the patch is the whole vector, so nothing is shared between patches and there is no short cut."""
+    deviation = xf.patch_deviation(input, spec.eps)
+    values = input - input.mean(-1, keepdim=True)
+    if spec.robust is None:
+        norm = xf.patch_norm(input, spec.eps)
+    else:
+        assert c is not None
+        c = c * deviation if spec.per_patch else c
+        values = xf.robust_function(spec.robust)(values, c)
+        norm = xf.robust_patch_norm(input, c, spec.robust, spec.eps)
+    # Divided before the product, so that float16 can hold it.
+    total = product(values / norm, weight, spec, compute_dtype)
+    return Quotient(total, torch.ones_like(norm), norm, deviation)
