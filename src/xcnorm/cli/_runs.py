@@ -1,4 +1,4 @@
-"""How commands show a run: a bar while it is trained, a table when it is finished."""
+"""Runs on the screen: a bar while one is trained, a table when it is finished."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

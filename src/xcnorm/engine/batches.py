@@ -1,4 +1,4 @@
-"""Training batches: what a network is fed with."""
+"""Batches: what a network is fed with in training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a sweep stands."""
+"""The board: where a sweep stands."""
 
 from __future__ import annotations
 

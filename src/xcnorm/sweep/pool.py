@@ -1,4 +1,4 @@
-"""Experiments side by side on this machine."""
+"""The pool of this machine: experiments side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One experiment of a sweep, in a process of its own: what happens to it happens to nobody else."""
+"""The process of a job: one experiment of a sweep by itself, so that what happens to it happens to nobody else."""
 
 from __future__ import annotations
 
