@@ -7,7 +7,7 @@ import torch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
-SHAPE = (2, 4, 4, 8, 4, 4, 8, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1)
+SHAPE = (2, 4, 4, 8, 4, 4, 8, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 8, 8)
 
 
 @pytest.fixture
@@ -22,11 +22,11 @@ def autotune(monkeypatch, tmp_path):
 
 
 def tuned(autotune, run):
-    from xcnorm.ops.triton.configurations import Block
-    from xcnorm.ops.triton.geometry import Geometry
+    from xcnorm.ops.triton.geometry import Geometry, Problem
 
-    default = Block(64, 64, 32, 4, 3, False, 128)
-    return default, autotune.tuned("forward", default, Geometry(*SHAPE), (), run)
+    default = autotune.Block(64, 64, 32, 4, 3, False, 128)
+    problem = Problem(Geometry(*SHAPE), "zeros", None, False, 1e-5, "ieee")
+    return default, autotune.tuned("forward", default, problem, (), run)
 
 
 def test_a_slow_block_loses(autotune):

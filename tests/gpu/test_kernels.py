@@ -123,7 +123,7 @@ def test_layer_equals_float64(kind, preset, shape, name):
     layer, x, vector = make(kind, shape, preset=preset)
     assert ops.explain(layer, x).backend == "triton"
     exact = by("reference", layer, x, vector, name)
-    plain, actual = (by(backend, layer, x, vector, name) for backend in ("dense", "triton"))
+    plain, actual = (by(backend, layer, x, vector, name) for backend in ("plain", "triton"))
     assert actual["output"].dtype == plain["output"].dtype
     assert_as_close_as(actual, plain, exact, vector, ROUNDINGS[name])
 
@@ -134,7 +134,7 @@ def test_layer_equals_float64(kind, preset, shape, name):
 def test_every_other_robust_function(robust, name):
     layer, x, vector = make("r_xcnorm", "primes", robust=robust, scale="parameter", c_init=2.0)
     exact = by("reference", layer, x, vector, name)
-    plain, actual = (by(backend, layer, x, vector, name) for backend in ("dense", "triton"))
+    plain, actual = (by(backend, layer, x, vector, name) for backend in ("plain", "triton"))
     assert_as_close_as(actual, plain, exact, vector, ROUNDINGS[name])
 
 
@@ -144,7 +144,7 @@ def test_dense_layer_equals_float64(make_dense, name):
     layer = make_dense(67, 19, tau=2.0).cuda()  # see `make`
     x, vector = torch.randn(41, 67, device="cuda"), torch.randn(41, 19, device="cuda")
     exact = by("reference", layer, x, vector, name)
-    plain, actual = (by(backend, layer, x, vector, name) for backend in ("dense", "triton"))
+    plain, actual = (by(backend, layer, x, vector, name) for backend in ("plain", "triton"))
     assert_as_close_as(actual, plain, exact, vector, ROUNDINGS[name])
 
 
@@ -226,7 +226,7 @@ def test_a_replayed_training_step_equals_an_eager_one(kind, name):
 def test_second_derivatives(kind):
     layer, x, vector = make(kind, "primes", preset="paper", tau=3.0)
     direction, results = torch.randn_like(x), []
-    for backend in ("reference", "dense", "triton"):
+    for backend in ("reference", "plain", "triton"):
         twin = copy.deepcopy(layer).to(torch.float64 if backend == "reference" else torch.float32)
         object.__setattr__(twin, "options", copy.copy(layer.options))
         object.__setattr__(twin.options, "backend", backend)
@@ -280,11 +280,11 @@ def test_more_than_two_to_the_31_values(kind):
     torch.cuda.empty_cache()
 
 
-def test_network_equals_the_dense_backend():
+def test_network_equals_the_plain_backend():
     """Loss and gradients of a whole network, in float32."""
     x, labels = torch.randn(16, 3, 32, 32, device="cuda"), torch.arange(16, device="cuda") % 10
     results = []
-    for backend in ("dense", "triton"):
+    for backend in ("plain", "triton"):
         torch.manual_seed(0)
         model = create_model("wrn16_4", layer="r_xcnorm", backend=backend).cuda()
         with precision("float32"):

@@ -9,12 +9,13 @@ import triton
 
 import xcnorm.nn as xnn
 from xcnorm.ops.triton import autotune
-from xcnorm.ops.triton.configurations import Block
-from xcnorm.ops.triton.geometry import Geometry
+from xcnorm.ops.triton.autotune import Block
+from xcnorm.ops.triton.geometry import Geometry, Problem
 
 DEFAULT = Block(64, 64, 32, 4, 3, False, 128)
-SHAPE = Geometry(2, 4, 4, 8, 4, 4, 8, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1)
-OPTIONS = (torch.float32, "ieee")
+SHAPE = Geometry(2, 4, 4, 8, 4, 4, 8, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 8, 8)
+PROBLEM = Problem(SHAPE, "zeros", None, False, 1e-5, "ieee")
+DTYPES = (torch.float32, torch.float32)
 
 
 @pytest.fixture
@@ -36,7 +37,13 @@ def clock(monkeypatch, tmp_path):
 
 
 def tuned(**changes):
-    arguments = {"kernel": "forward", "default": DEFAULT, "g": SHAPE, "options": OPTIONS, "run": lambda block: None}
+    arguments = {
+        "kernel": "forward",
+        "default": DEFAULT,
+        "problem": PROBLEM,
+        "dtypes": DTYPES,
+        "run": lambda block: None,
+    }
     return autotune.tuned(**arguments | changes)
 
 
@@ -70,13 +77,13 @@ def test_a_default_without_room_on_the_gpu_is_replaced_if_anything_fits(clock, m
 
 
 def test_another_process_remembers(clock, monkeypatch, tmp_path):
-    first = tuned()
+    first, other_shape = tuned(), PROBLEM._replace(geometry=SHAPE._replace(images=3))
     monkeypatch.setattr(autotune, "_remembered", {})
-    other = tuned(g=SHAPE._replace(images=3))  # must not lose the first
+    other = tuned(problem=other_shape)  # must not lose the first
     clock.clear()
     monkeypatch.setattr(autotune, "_remembered", {})
     assert tuned() == first
-    assert tuned(g=SHAPE._replace(images=3)) == other
+    assert tuned(problem=other_shape) == other
     assert not clock
     assert [path.name for path in tmp_path.iterdir()] == ["autotune.json"]
 
@@ -85,11 +92,12 @@ def test_another_process_remembers(clock, monkeypatch, tmp_path):
     "changes",
     [
         {"kernel": "input gradient"},
-        {"options": (torch.float16, "ieee")},
-        {"g": SHAPE._replace(width=5)},
+        {"dtypes": (torch.float16, torch.float32)},
+        {"problem": PROBLEM._replace(precision="tf32")},
+        {"problem": PROBLEM._replace(geometry=SHAPE._replace(width=5))},
         {"default": DEFAULT._replace(rows=128)},
     ],
-    ids=["kernel", "dtype", "geometry", "table"],
+    ids=["kernel", "dtype", "precision", "geometry", "table"],
 )
 def test_whatever_differs_is_timed_anew(clock, changes):
     tuned()
@@ -99,8 +107,9 @@ def test_whatever_differs_is_timed_anew(clock, changes):
 
 
 def test_a_key_names_gpu_and_triton(monkeypatch):
-    monkeypatch.setattr(autotune, "_device", lambda: "Some GPU")
-    assert autotune.key("forward", DEFAULT, SHAPE, OPTIONS).startswith(
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Some GPU")
+    assert autotune.key("forward", DEFAULT, PROBLEM, DTYPES).startswith(
         f"Some GPU; triton {triton.__version__}; forward"
     )
 
@@ -113,11 +122,11 @@ def test_a_corrupt_file_is_ignored_with_one_warning(clock, tmp_path, content):
         assert tuned() == DEFAULT._replace(stages=4)
     assert len(caught) == 1
     assert "\n" not in str(caught[0].message)
-    assert list(json.loads(path.read_text())) == [autotune.key("forward", DEFAULT, SHAPE, OPTIONS)]
+    assert list(json.loads(path.read_text())) == [autotune.key("forward", DEFAULT, PROBLEM, DTYPES)]
 
 
 def test_blocks_that_are_no_candidates_are_not_trusted(clock, tmp_path):
-    name = autotune.key("forward", DEFAULT, SHAPE, OPTIONS)
+    name = autotune.key("forward", DEFAULT, PROBLEM, DTYPES)
     (tmp_path / "autotune.json").write_text(json.dumps({name: DEFAULT._replace(columns=1024)}))
     assert tuned() == DEFAULT._replace(stages=4)
 

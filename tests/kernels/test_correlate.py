@@ -1,6 +1,6 @@
 """The similarity by Triton's kernels, with all its gradients, against the reference in float64.
 
-What the dense backend loses in the same precision is the measure: at most twice that, and a few roundings.
+What the plain backend loses in the same precision is the measure: at most twice that, and a few roundings.
 """
 
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from tests.ops import asking
 from xcnorm import ops
 from xcnorm.functional import ROBUST_FUNCTIONS
-from xcnorm.ops.triton import configurations
 from xcnorm.ops.triton.geometry import geometry
 
 pytestmark = pytest.mark.usefixtures("poisoned", "exact_products")
 
 MODES = ("zeros", "reflect", "replicate", "circular")
-RESULTS = ("value", "norm", "deviation", "input's gradient", "weight's gradient", "c's gradient")
-# The interpreter sums one by one, the dense backend in a tree.
+RESULTS = ("value", "deviation", "half masked", "input's gradient", "weight's gradient", "c's gradient")
+# The interpreter sums one by one, the plain backend in a tree.
 ROUNDINGS = {torch.float32: 16 * 2**-23, torch.float16: 2 * 2**-10}
 
 
@@ -84,29 +84,37 @@ CASES = {
 }  # fmt: skip
 
 
-def answers(data, spec, vectors, *, backend, dtype=torch.float32):
-    """All results of a backend: its three answers, and the gradients of everything it was given."""
+def answers(data, spec, vector, *, backend, dtype=torch.float32):
+    """All results of a backend: similarity and deviation, a function of similarity and norm, and its gradients."""
     if backend == "reference":
         data, dtype = [t.double() for t in data], torch.float64
     leaves = [t.detach().requires_grad_() for t in data]
-    x, weight, c = (*leaves, None)[:3]
-    results = ops.similarity(x, weight, c, spec, compute_dtype=dtype, backend=backend)
-    return *results, *torch.autograd.grad(results, leaves, [v.to(r) for v, r in zip(vectors, results, strict=True)])
+    how = {"compute_dtype": dtype, "backend": backend, "norm": None}
+    value, deviation = asking.respond(*(*data, None)[:3], spec, **how)
+    assert not deviation.requires_grad
+    if backend == "triton":
+        deviation = deviation.permute(2, 0, 1).unflatten(2, value.shape[2:] or (1,)).reshape_as(value[:, : spec.groups])
+    half = asking.half_masked(*(*leaves, None)[:3], spec, **how)
+    return value, deviation, half, *torch.autograd.grad(half, leaves, vector.to(half))
+
+
+def random_vector(data, spec):
+    """Of the shape of a similarity."""
+    return torch.randn_like(asking.respond(*(*data, None)[:3], spec, backend="reference").output)
 
 
 def check(case, robust=None, *, per_patch=False, c=3.0, dtype=torch.float32, data=None):
     data = data or case.data(robust, c)
     spec = case.spec(robust, per_patch)
-    with torch.no_grad():
-        vectors = [torch.randn_like(answer) for answer in ops.similarity(*(*data, None)[:3], spec, backend="reference")]
-    exact = answers(data, spec, vectors, backend="reference")
-    plain = answers(data, spec, vectors, backend="dense", dtype=dtype)
-    actual = answers(data, spec, vectors, backend="triton", dtype=dtype)
+    vector = random_vector(data, spec)
+    exact = answers(data, spec, vector, backend="reference")
+    plain = answers(data, spec, vector, backend="plain", dtype=dtype)
+    actual = answers(data, spec, vector, backend="triton", dtype=dtype)
     for name, a, p, e in zip(RESULTS, actual, plain, exact, strict=False):
         assert a.shape == e.shape, name
         assert a.dtype == torch.float32, name
         # The gradient of c is one sum over all patches, of either sign.
-        size = e.norm() if e.ndim else vectors[0].norm()
+        size = e.norm() if e.ndim else vector.norm()
         limit = 2 * (p - e).norm() + ROUNDINGS[dtype] * size
         assert (a - e).norm() <= limit, f"{name}: {(a - e).norm() / limit:.1f} times the limit"
 
@@ -131,7 +139,7 @@ WITHOUT = (
 def test_every_geometry(name, robust):
     case = CASES[name]
     g = geometry(case.shape, case.filters, case.spec())
-    assert configurations.position_major(g) == name.startswith("position-major")
+    assert g.position_major == name.startswith("position-major")
     check(case, robust, per_patch=True)
 
 
@@ -150,12 +158,11 @@ def test_tf32(name, robust):
     torch.backends.cudnn.allow_tf32 = True
     case = CASES[name]
     data, spec = case.data(robust), case.spec(robust)
-    with torch.no_grad():
-        vectors = [torch.randn_like(answer) for answer in ops.similarity(*(*data, None)[:3], spec, backend="reference")]
-    exact = answers(data, spec, vectors, backend="reference")
-    actual = answers(data, spec, vectors, backend="triton")
+    vector = random_vector(data, spec)
+    exact = answers(data, spec, vector, backend="reference")
+    actual = answers(data, spec, vector, backend="triton")
     for name, a, e in zip(RESULTS, actual, exact, strict=False):
-        size = e.norm() if e.ndim else vectors[0].norm()
+        size = e.norm() if e.ndim else vector.norm()
         assert (a - e).norm() <= 2**-9 * size, name
 
 
@@ -195,7 +202,7 @@ def test_texture_beside_something_bright_is_not_drowned(scene, robust):
     case = Case((1, 16, 6, 9), 8)
     x, weight, c = case.data(robust, c=3.0) if robust else (*case.data(), None)
     x, spec = SCENES[scene](x), case.spec(robust, per_patch=True)
-    exact = ops.similarity(x.double(), weight.double(), c, spec, backend="reference").value
-    plain = ops.similarity(x, weight, c, spec, backend="reference").value
-    actual = ops.similarity(x, weight, c, spec, backend="triton").value
+    exact = asking.respond(x.double(), weight.double(), c, spec, backend="reference").output
+    plain = asking.respond(x, weight, c, spec, backend="reference").output
+    actual = asking.respond(x, weight, c, spec, backend="triton").output
     assert (actual - exact).abs().max() <= 2 * (plain - exact).abs().max() + 2e-5

@@ -7,8 +7,10 @@ import torch
 import triton.language as tl
 
 import xcnorm.functional as xf
-from xcnorm.ops.finish import exponent
-from xcnorm.ops.triton.finish import backward, finish, finish_backward, forward, merge, plan
+from xcnorm.functional.sharpen import exponent
+from xcnorm.ops.triton import finish as operators
+from xcnorm.ops.triton import sums
+from xcnorm.ops.triton.finish import backward, finish, finish_backward, forward
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 
@@ -32,9 +34,7 @@ SHAPES = {
 class Case:
     """Random tensors, with similarities that are exactly zero or below the floor, and the options that go with them."""
 
-    def __init__(
-        self, shape, statistics, *, rectify="relu", tau="shared", gain="before", factor=True, dtype=torch.float32
-    ):
+    def __init__(self, shape, statistics, *, rectify="relu", tau=True, gain="before", factor=True, dtype=torch.float32):
         images, positions, channels, groups = shape
         v = torch.randn(images, positions, channels)
         v[torch.rand_like(v) < 0.1] = 0
@@ -44,7 +44,7 @@ class Case:
             v.to(dtype),
             norm,
             torch.rand_like(norm) + 0.5 if factor else None,
-            {"none": None, "shared": torch.rand(()) - 1, "each": 3 * torch.rand(channels, 1, 1) - 2}[tau],
+            3 * torch.rand(()) - 2 if tau else None,
             None if gain == "none" else torch.randn(channels).sign() * (torch.rand(channels) + 0.5),
         )
         self.given = (torch.randn(channels), torch.rand(channels)) if statistics == "given" else (None, None)
@@ -53,8 +53,11 @@ class Case:
 
     def actual(self, dtype=torch.float32):
         mean, variance = self.given
-        y, mean, variance = finish(*self.tensors, **self.options, mean=mean, variance=variance, dtype=dtype)
-        return y, mean, variance, *finish_backward(self.dy, *self.tensors, mean, variance, **self.options)
+        y, *measured = finish(*self.tensors, mean, variance, **self.options, dtype=dtype)
+        mean, variance = measured if mean is None else (mean, variance)
+        gradients = finish_backward(self.dy, *self.tensors, mean, variance, **self.options)
+        present = (None if t is None else g for t, g in zip(self.tensors, gradients, strict=True))
+        return y, mean, variance, *present
 
     def expected(self, dtype=torch.float64):
         leaves = [None if t is None else t.to(dtype, copy=True).requires_grad_() for t in self.tensors]
@@ -63,7 +66,7 @@ class Case:
         u = (v.mT.unflatten(1, (norm.shape[2], -1)) / norm.mT.unsqueeze(2)).flatten(1, 2)
         u = xf.rectify(u, self.options["rectify"])
         if tau is not None:
-            u = xf.sharpen(u, exponent(tau).flatten()[:, None])
+            u = xf.sharpen(u, exponent(tau))
         if gain is not None and not after:
             u = xf.gain(u, gain)
         if factor is not None:
@@ -100,7 +103,7 @@ class Case:
 @pytest.mark.parametrize("rectify", ["relu", "abs", "none"])
 @pytest.mark.parametrize("factor", [False, True])
 def test_all_options_together(statistics, rectify, factor):
-    for tau, gain in itertools.product(["none", "shared", "each"], ["none", "before", "after"]):
+    for tau, gain in itertools.product([False, True], ["none", "before", "after"]):
         Case((2, 5, 3, 1), statistics, rectify=rectify, tau=tau, gain=gain, factor=factor).check()
 
 
@@ -109,7 +112,7 @@ def test_all_options_together(statistics, rectify, factor):
 def test_odd_sizes(shape, statistics):
     if statistics == "instance" and SHAPES[shape][1] == 1:
         pytest.skip("instances of one position have no statistics")
-    Case(SHAPES[shape], statistics, tau="each").check()
+    Case(SHAPES[shape], statistics).check()
 
 
 @pytest.mark.parametrize("statistics", STATISTICS)
@@ -118,10 +121,10 @@ def test_odd_sizes(shape, statistics):
 def test_rows_shared_by_several_programs(statistics, gain, shape, pool, monkeypatch):
     """Tiles of 8 rows, the last one not full, or a pool in one tile; strips of 4 rows; sums of 32 values at a time."""
     for name, value in {"_POOL": pool, "_STRIP": 32, "_LOW": 8}.items():
-        monkeypatch.setattr(plan, name, value)
-    monkeypatch.setattr(forward, "PART", 64)
-    monkeypatch.setattr(backward, "PART", 64)
-    monkeypatch.setattr(merge, "ADDED", tl.constexpr(32))
+        monkeypatch.setattr(forward, name, value)
+    monkeypatch.setattr(operators, "PART", 64)
+    for module in (operators, forward, backward, sums):
+        monkeypatch.setattr(module, "ADDED", tl.constexpr(32))
     Case(shape, statistics, gain=gain).check()
 
 
@@ -138,7 +141,7 @@ def test_half_precision(statistics, rectify):
 
 def test_a_mean_far_from_zero_costs_no_precision():
     """Where the difference of two squares would leave nothing of the variance."""
-    case = Case((1, 67, 3, 1), "batch", rectify="none", tau="none", gain="none", factor=False)
+    case = Case((1, 67, 3, 1), "batch", rectify="none", tau=False, gain="none", factor=False)
     v, norm, *none = case.tensors
     case.tensors = v + 1000 * norm.ceil(), norm.ceil(), *none
     case.check()
@@ -156,7 +159,7 @@ def test_a_gradient_need_not_be_contiguous(dtype, statistics):
 
 
 @pytest.mark.parametrize("rectify", ["relu", "abs", "none"])
-@pytest.mark.parametrize("tau", ["none", "shared"])
+@pytest.mark.parametrize("tau", [False, True])
 def test_what_is_not_a_number_stays_so(rectify, tau):
     case = Case((1, 3, 2, 1), "none", rectify=rectify, tau=tau)
     case.tensors[0][0, 1, 1] = torch.nan

@@ -13,6 +13,7 @@ import xcnorm.nn as xnn
 from tests.kernels.test_correlate import exact_products  # noqa: F401  # a fixture
 from xcnorm import ops
 from xcnorm.ops import triton as backend
+from xcnorm.ops.triton.geometry import geometry
 
 pytestmark = pytest.mark.usefixtures("exact_products")
 
@@ -49,7 +50,7 @@ def disturbed(layer):
 
 def twins(make, **options):
     """The same layer three times: the reference in float64, the plain formula, and the kernels."""
-    plain = disturbed(make(backend="dense", **options))
+    plain = disturbed(make(backend="plain", **options))
     exact, fused = make(backend="reference", **options).double(), make(backend="triton", **options)
     for layer in (exact, fused):
         layer.load_state_dict(plain.state_dict())
@@ -123,17 +124,18 @@ def test_second_derivatives(name):
 
 
 @pytest.mark.parametrize(
-    ("robust", "precision"), [("none", "ieee"), ("none", "tf32"), ("welsch", "ieee"), ("welsch", "half")]
+    ("robust", "precision"), [(None, "ieee"), (None, "convolution"), ("welsch", "ieee"), ("welsch", "half")]
 )
 def test_correlate_is_a_good_operator(robust, precision):
-    spec = ([2, 2], [2, 1], [1, 1], [1, 0, 0, 1], "replicate", 1, robust, True, 1e-5, torch.float32, precision)
-    data = torch.randn(2, 3, 2, 3), torch.randn(5, 3, 2, 2), None if robust == "none" else torch.tensor(2.0)
-    opcheck(torch.ops.xcnorm.correlate, (*(t if t is None else t.clone().requires_grad_() for t in data), *spec))
-    product, norm, deviation, physical, _, *rest = torch.ops.xcnorm.correlate(*data, *spec)
-    rest = [deviation, *rest]
-    grads = torch.randn_like(product), torch.randn_like(norm), None, None if precision == "tf32" else physical
-    for needs in ((True, True, robust != "none"), (False, True, False)):
-        opcheck(torch.ops.xcnorm.correlate_backward, (*grads, *data, norm, *rest, *needs, *spec))
+    correlation = ops.Correlation((2, 2), (2, 1), (1, 1), (1, 0, 0, 1), "replicate", 1, robust, per_patch=True)
+    settings = geometry((2, 3, 2, 3), 5, correlation), "replicate", robust, True, 1e-5, precision
+    data = torch.randn(2, 2, 3, 3), torch.randn(5, 3, 2, 2), torch.tensor(2.0) if robust else None
+    leaves = (t if t is None else t.clone().requires_grad_() for t in data)
+    opcheck(torch.ops.xcnorm.correlate, (*leaves, *settings, torch.float32))
+    product, divisor, norm, deviation, _, *rest = torch.ops.xcnorm.correlate(*data, *settings, torch.float32)
+    grads = torch.randn_like(product), torch.randn_like(divisor), None if precision == "convolution" else norm
+    for needs in ((True, True, robust is not None), (False, True, False)):
+        opcheck(torch.ops.xcnorm.correlate_backward, (*grads, *data, divisor, deviation, *rest, *needs, *settings))
 
 
 @pytest.mark.parametrize("statistics", ["batch", "instance", "given", "none"])
@@ -239,8 +241,8 @@ def test_nothing_has_to_be_known_of_the_number_of_images(kind, dtype):
     with FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True):
         images = shapes.create_unbacked_symint()
         x, c = torch.empty(images, 4, 5, 5), torch.ones(()) if layer.robust else None
-        answer = backend.BACKEND.similarity(x, layer.weight.detach(), c, layer.correlation, dtype)
-    assert answer.norm.shape == (images, 1, 3, 3)
+        answer = backend.respond(x, layer.weight.detach(), ops.Spec(layer.correlation, dtype, c))
+    assert answer.output.shape == (images, 6, 3, 3)
 
 
 def test_per_sample_gradients_leave_the_kernels():
@@ -257,6 +259,10 @@ def test_per_sample_gradients_leave_the_kernels():
         torch.testing.assert_close(each[name][0], gradient)
 
 
+def spec_of(layer, x):
+    return layer.stages.spec(layer.correlation, layer.scale, x, x.dtype, x.dtype)
+
+
 @pytest.mark.parametrize("norm", ["group", "layer"])
 def test_norms_that_pool_channels_follow_the_fused_similarity(norm):
     def make(**options):
@@ -264,7 +270,7 @@ def test_norms_that_pool_channels_follow_the_fused_similarity(norm):
 
     exact, plain, fused = twins(make)
     x = torch.randn(2, 3, 5, 4)
-    assert fused.stages.finish(len(x), 4) is None
+    assert spec_of(fused, x).norm is None
     assert ops.explain(fused, x).backend == "triton"
     check_close(["output"], [fused(x)], [plain(x)], [exact(x.double())])
 
@@ -273,7 +279,7 @@ def test_a_synchronised_norm_is_left_to_the_stages():
     layer = xnn.XCNormConv2d(3, 6, 3, norm="batch", backend="triton")
     layer.stages.norm = torch.nn.SyncBatchNorm(6, affine=False)
     x = torch.randn(2, 3, 5, 4)
-    assert layer.stages.finish(len(x), 4) is None
+    assert spec_of(layer, x).norm is None
     assert layer.eval()(x).isfinite().all()
 
 
@@ -287,10 +293,10 @@ def test_kernels_are_preferred_where_they_run():
 @pytest.mark.parametrize(
     ("make", "input", "other", "reason"),
     [
-        (lambda: xnn.XCNormConv2d(2, 3, 3).double(), IMAGE.double(), "dense", "the input is float64"),
+        (lambda: xnn.XCNormConv2d(2, 3, 3).double(), IMAGE.double(), "plain", "the input is float64"),
         (lambda: xnn.XCNormConv2d(2, 3, 3, channelwise=True), IMAGE, "cpu", "channelwise=True standardises"),
         (lambda: xnn.XCNormConv3d(2, 3, 1), IMAGE.unsqueeze(-1), "cpu", "not volumes"),
-        (lambda: xnn.XCNormConv2d(2, 3, 3), torch.empty(2**14, 2, 2**9, 2**9, device="meta"), "dense", "2^31 values"),
+        (lambda: xnn.XCNormConv2d(2, 3, 3), torch.empty(2**14, 2, 2**9, 2**9, device="meta"), "plain", "2^31 values"),
     ],
     ids=["float64", "channelwise", "volumes", "too many positions"],
 )
@@ -321,7 +327,8 @@ def test_without_the_interpreter_a_cpu_has_no_kernels(monkeypatch):
 @pytest.mark.usefixtures("compiled")
 def test_without_a_device_the_backend_says_so(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert backend.BACKEND.unavailable() == "there is no CUDA device"
+    (triton,) = (b for b in ops.backends() if b.name == "triton")
+    assert triton.unavailable() == "there is no CUDA device"
 
 
 def test_without_triton_the_reason_is_that(monkeypatch):

@@ -7,7 +7,7 @@ import torch
 
 import xcnorm
 from xcnorm import ops
-from xcnorm.ops import backend, dispatch
+from xcnorm.ops import dispatch
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_the_chosen_backend_is_the_one_that_runs(layer, monkeypatch):
 
     original = next(b for b in ops.backends() if b.name == "plain")
     spied = dataclasses.replace(original, respond=spy)
-    monkeypatch.setattr(backend, "_backends", [spied if b is original else b for b in ops.backends()])
+    monkeypatch.setattr(dispatch, "_backends", [spied if b is original else b for b in ops.backends()])
     layer.double()(IMAGE.double())
     monkeypatch.setenv("XCNORM_BACKEND", "reference")
     layer(IMAGE.double())
@@ -66,7 +66,7 @@ def test_a_backend_that_cannot_is_passed_over_with_its_reason(layer, monkeypatch
         ops.backends()[0], name="picky", priority=99, unsupported=lambda x, spec: "only likes 7x7 kernels"
     )
     broken = dataclasses.replace(ops.backends()[-1], name="broken", priority=98, unavailable=lambda: "no such device")
-    monkeypatch.setattr(backend, "_backends", [picky, broken, *ops.backends()])
+    monkeypatch.setattr(dispatch, "_backends", [picky, broken, *ops.backends()])
     explanation = ops.explain(layer, IMAGE)
     assert explanation.backend == "cpu"
     assert "not picky: only likes 7x7 kernels" in explanation.reason

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from xcnorm.ops.spec import Correlation, Response, Spec
 VARIABLE = "XCNORM_BACKEND"
 
 _log = logging.getLogger(__name__)
-_logged: set[str] = set()
+_told: set[str] = set()
 
 
 def _always() -> str | None:
@@ -30,6 +31,10 @@ def _always() -> str | None:
 
 def _everything(input: Tensor, correlation: Correlation) -> str | None:
     return None
+
+
+class Costly(str):
+    """Why a backend can't run a case, where the user should hear of it: she can do something, and the next is slow."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Backend:
         respond: From an input ``(N, C_in, *sizes)``, not padded yet, and raw filters ``(C_out, C_in / groups,
             *kernel)``, in the dtype of the statistics, to the layer's answer.
         unavailable: Why it can't run on this machine at all, or None.
-        unsupported: Why it can't run this input and correlation, or None.
+        unsupported: Why it can't run this input and correlation, or None; a `Costly` reason is told in a warning.
     """
 
     name: str
@@ -94,10 +99,12 @@ def choose(input: Tensor, correlation: Correlation, backend: str | None = None) 
         why_not = refusal(candidate, input, correlation)
         if why_not is None:
             reason = "; ".join([f"highest priority of those that can: {candidate.summary}", *passed_over])
-            if passed_over and not torch.compiler.is_compiling():
-                _log_once(f"{candidate.name} runs: {reason}")
+            if passed_over and _is_news(f"{candidate.name} runs: {reason}"):
+                _log.debug(f"{candidate.name} runs: {reason}")
             return candidate, reason
         passed_over.append(f"not {candidate.name}: {why_not}")
+        if isinstance(why_not, Costly) and candidate.unavailable() is None and _is_news(why_not):
+            warnings.warn(why_not, stacklevel=2)
     raise UserError("no backend can run this layer: " + "; ".join(passed_over))
 
 
@@ -106,11 +113,12 @@ def refusal(candidate: Backend, input: Tensor, correlation: Correlation) -> str 
     return candidate.unsupported(input, correlation) or candidate.unavailable()
 
 
-def _log_once(message: str) -> None:
-    """Layers ask anew on every call; the answer is news once."""
-    if message not in _logged:
-        _logged.add(message)
-        _log.debug(message)
+def _is_news(message: str) -> bool:
+    """Layers ask anew on every call; the answer is news once. A compiler is told nothing."""
+    if torch.compiler.is_compiling() or message in _told:
+        return False
+    _told.add(message)
+    return True
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,21 @@ r"""Cauchy's robust function, in its influence form."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from xcnorm.functional.robust.function import RobustFunction, register_robust_function
 
 if TYPE_CHECKING:
-    import triton.language as tl
+    pass
 
 
 def _slope(t: Tensor) -> Tensor:
     return (1 - t.square()) / (1 + t.square()).square()
 
 
-def _kernel(t: Any, EXACT: tl.constexpr) -> Any:
+def _kernel(t, EXACT):
     square = t * t
     fraction = 1 / (1 + square)
     return t * fraction, (1 - square) * fraction * fraction

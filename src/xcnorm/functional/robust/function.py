@@ -25,7 +25,8 @@ class RobustFunction:
         shape: ``h``, applied elementwise.
         slope: ``h'``, applied elementwise; itself differentiable by autograd.
         kernel: Both for GPUs, in Triton's language: from a tile of ``t`` and a constant ``EXACT`` to tiles of ``h`` and
-            ``h'``. Unless ``EXACT``, the results are rounded to 11 bits afterwards. None: a GPU runs torch's operators.
+            ``h'``, without annotations, which Triton would read. Unless ``EXACT``, the results are rounded to 11 bits
+            afterwards. None: a GPU runs torch's operators.
         bounded: Whether ``|h| <= 1``: kernels may then keep ``h`` in float16.
         in_place: Both for CPUs, without new tensors; None where that saves no time.
     """
