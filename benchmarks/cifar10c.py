@@ -27,7 +27,7 @@ from xcnorm import data
 from xcnorm.data import Domain, Sampler, transforms
 from xcnorm.data.corruptions import CATEGORIES
 from xcnorm.environment import environment
-from xcnorm.metrics import average, category_means
+from xcnorm.metrics import average, by_category
 from xcnorm.models import create_model
 
 SEVERITY = 5
@@ -97,7 +97,8 @@ def accuracy(model: nn.Module, domain: Domain, device: str) -> float:
 def categories(row: dict[str, float]) -> dict[str, float]:
     """The mean of each group of `sdg4`, the mean of those, and the plain mean of all 19."""
     targets = {f"{name}/{SEVERITY}": value for name, value in row.items()}
-    return category_means(targets, CATEGORIES["sdg4"], SEVERITY) | {"mean of 19": average(row)}
+    means = by_category(targets, CATEGORIES["sdg4"], SEVERITY)
+    return means | {"average": average(means), "mean of 19": average(row)}
 
 
 def main() -> None:

@@ -50,10 +50,7 @@ __all__ = [
     "sweep",
 ]
 
-_SUBMODULES = {
-    *("conversion", "data", "engine", "functional", "methods", "metrics", "models", "nn", "ops", "report", "sweep"),
-}
-_HOME = {  # every other name is a layer and lives in xcnorm.nn
+_HOME = {  # every other name in small letters is a module, and all that is left are layers of xcnorm.nn
     "convert": "conversion",
     "conversion_report": "conversion",
     "create_model": "models",
@@ -64,10 +61,10 @@ _HOME = {  # every other name is a layer and lives in xcnorm.nn
 if not TYPE_CHECKING:  # a type checker that saw this would let every misspelt name pass
 
     def __getattr__(name: str) -> object:
-        if name in _SUBMODULES:
-            return import_module(f"{__name__}.{name}")
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name.islower() and name not in _HOME:
+            return import_module(f"{__name__}.{name}")
         value = getattr(import_module(f"{__name__}.{_HOME.get(name, 'nn')}"), name)
         globals()[name] = value  # the next access does not come through here
         return value

@@ -8,9 +8,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from xcnorm._version import __version__
+
+
+def cores() -> int:
+    """The CPU's cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def environment(device: str) -> dict[str, Any]:
@@ -19,6 +22,8 @@ def environment(device: str) -> dict[str, Any]:
     Args:
         device: What was measured: ``"cpu"`` or ``"cuda"``.
     """
+    import torch  # not for those who only count cores
+
     return {
         "xcnorm": __version__,
         "commit": _commit() or "unknown",

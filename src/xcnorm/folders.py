@@ -1,4 +1,4 @@
-"""Folders of the user, such as the one for what can be made again."""
+"""Folders of the user: the one that holds the data, and the one for what can be made again."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ def cache_root() -> Path:
 
     It is named by ``XCNORM_CACHE``; unless that is set, it is ``xcnorm`` below the user's cache folder.
     """
-    return as_path(os.environ.get("XCNORM_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "xcnorm")
+    return _as_path(os.environ.get("XCNORM_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "xcnorm")
 
 
-def as_path(chosen: Path | str) -> Path:
-    """A folder as the user named it.
+def data_root(given: Path | str | None = None) -> Path:
+    """The folder that holds the data: the one given, else ``XCNORM_DATA``, else one below the cache folder."""
+    return _as_path(given or os.environ.get("XCNORM_DATA") or cache_root() / "data")
 
-    Raises:
-        UserError: It is below the home of somebody who has none.
-    """
+
+def _as_path(chosen: Path | str) -> Path:
     try:
         return Path(chosen).expanduser()
     except RuntimeError as error:  # of whom there is no home

@@ -1,38 +1,56 @@
+"""The demonstration end to end, with a few steps."""
+
 import json
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from xcnorm.cli import main
 
-
-@pytest.fixture
-def calls(monkeypatch):
-    """Stand in for the demo itself, which has tests of its own, and note how it is called."""
-    calls = []
-
-    def run(out, *, iterations, seed, console):
-        calls.append({"out": out, "iterations": iterations, "seed": seed})
-        console.print("training")
-        return SimpleNamespace(to_dict=lambda: {"accuracy": 0.5}), Path("report.html")
-
-    monkeypatch.setattr("xcnorm.demo.run", run)
-    monkeypatch.setattr("xcnorm.report.renderers.terminal", lambda report: ["accuracy 0.5"])
-    return calls
+# One process for all of it: what it starts with is dear.
+pytestmark = pytest.mark.xdist_group("demo")
 
 
-def test_options_reach_the_demo(calls):
-    assert main(["demo", "--out", "there", "--iterations", "3", "--seed", "7"]) == 0
-    assert calls == [{"out": Path("there"), "iterations": 3, "seed": 7}]
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A finished demonstration of two steps for each network."""
+    out = tmp_path_factory.mktemp("demo") / "new" / "folder"
+    assert main(["demo", "--iterations", "2", "--out", str(out)]) == 0
+    return out
 
 
-def test_results_go_to_stdout_and_progress_to_stderr(calls, capsys):
-    assert main(["demo"]) == 0
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ("accuracy 0.5\nReport: report.html\n", "training\n")
+def test_it_writes_runs_and_a_report(folder):
+    page = (folder / "report.html").read_text()
+    for word in ("plain convolutions", "XCNorm", "R-XCNorm", "optdigits", "syn_rendered", "inverted", "low_contrast"):
+        assert word in page
+    assert {path.parent.name.partition("-")[0] for path in folder.glob("runs/digits-mini/*/seed0")} == {
+        "erm+conv",
+        "erm+xcnorm",
+        "erm+r_xcnorm",
+    }
 
 
-def test_json_is_all_there_is_on_stdout(calls, capsys):
-    assert main(["demo", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"accuracy": 0.5, "page": "report.html"}
+def test_again_it_prints_the_same_without_training(folder, capsys):
+    logs = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/*/*/*")}
+    assert main(["demo", "--iterations", "2", "--out", str(folder)]) == 0
+    printed = capsys.readouterr()
+    for word in ("convolutions", "R-XCNorm", "optdigits", "report.html"):
+        assert word in printed.out
+    assert "R-XCNorm: 2 steps" in printed.err
+    assert "is finished already" in printed.err
+    assert {path: path.stat().st_mtime_ns for path in logs} == logs
+    assert main(["demo", "--iterations", "2", "--json", "--out", str(folder)]) == 0
+    assert json.loads(capsys.readouterr().out)["page"].endswith("report.html")
+
+
+def test_an_unwritable_folder_fails_before_training(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["demo", "--out", str(tmp_path / "file" / "below")]) == 2
+    complaint = capsys.readouterr().err
+    assert complaint.count("\n") == 1
+    assert "Not a directory" in complaint
+
+
+def test_a_misspelt_backend_is_the_users_to_fix(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("XCNORM_BACKEND", "plian")
+    assert main(["demo", "--iterations", "1", "--out", str(tmp_path)]) == 2
+    assert "did you mean 'plain'" in capsys.readouterr().err

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from xcnorm import data
-from xcnorm.data.places import cache_root, data_root
 from xcnorm.errors import UserError
+from xcnorm.folders import cache_root, data_root
 
 NAMES = {
     "breakhis",

@@ -11,9 +11,9 @@ from xcnorm.errors import UserError
 
 @st.composite
 def settings(draw):
-    """Length, batch of each process and number of processes, with at least one whole batch."""
-    batch, world = draw(st.integers(1, 6)), draw(st.integers(1, 4))
-    return draw(st.integers(batch * world, 60)), batch, world
+    """Length and batch, with at least one whole batch."""
+    batch = draw(st.integers(1, 20))
+    return draw(st.integers(batch, 60)), batch
 
 
 def take(sampler, count):
@@ -22,7 +22,7 @@ def take(sampler, count):
 
 @given(settings(), st.integers(0, 2**40))
 def test_every_epoch_is_a_permutation_without_its_tail(setting, seed):
-    length, batch, _ = setting
+    length, batch = setting
     sampler = Sampler(length, batch, seed=seed)
     assert sampler.steps_per_epoch == length // batch
     for epoch in range(3):
@@ -35,22 +35,13 @@ def test_every_epoch_is_a_permutation_without_its_tail(setting, seed):
         assert seen.max() < length
 
 
-@given(settings(), st.integers(0, 9))
-def test_processes_share_the_batches_of_one(setting, seed):
-    length, batch, world = setting
-    alone = Sampler(length, batch * world, seed=seed)
-    together = [Sampler(length, batch, seed=seed, rank=rank, world=world) for rank in range(world)]
-    for _ in range(2 * alone.steps_per_epoch + 1):
-        assert torch.equal(next(alone), torch.cat([next(sampler) for sampler in together]))
-
-
 @given(settings(), st.integers(0, 200))
 def test_a_resumed_run_sees_the_rest(setting, position):
-    length, batch, world = setting
-    first = Sampler(length, batch, seed=5, rank=world - 1, world=world)
+    length, batch = setting
+    first = Sampler(length, batch, seed=5)
     take(first, position)
     state = first.state_dict()
-    second = Sampler(length, batch, seed=5, rank=world - 1, world=world)
+    second = Sampler(length, batch, seed=5)
     next(second)  # whatever it did before is forgotten
     second.load_state_dict(state)
     assert second.state_dict() == state
@@ -73,14 +64,6 @@ def test_the_first_place_goes_to_every_image_alike():
     assert (first.bincount(minlength=10) - 500).abs().max() < 100
 
 
-def test_a_run_goes_on_with_another_number_of_processes():
-    two = Sampler(100, 8, rank=1, world=2)
-    take(two, 9)
-    one = Sampler(100, 16)
-    one.load_state_dict(two.state_dict())
-    assert torch.equal(next(one)[8:], next(two))
-
-
 def test_changing_a_batch_changes_nothing_else():
     spoilt, sound = Sampler(12, 4), Sampler(12, 4)
     next(spoilt).zero_()
@@ -88,10 +71,10 @@ def test_changing_a_batch_changes_nothing_else():
     assert torch.equal(next(spoilt), next(sound))
 
 
-@pytest.mark.parametrize("other", [{"length": 101}, {"seed": 1}, {"batch": 5}, {"world": 2}], ids=str)
+@pytest.mark.parametrize("other", [{"length": 101}, {"seed": 1}, {"batch": 5}], ids=str)
 def test_the_state_of_another_run_is_refused(other):
-    state = Sampler(**{"length": 100, "batch": 10, "seed": 0, "world": 1} | other).state_dict()
-    name = {"batch": "global_batch", "world": "global_batch"}.get(*other, *other)
+    state = Sampler(**{"length": 100, "batch": 10, "seed": 0} | other).state_dict()
+    name = {"batch": "global_batch"}.get(*other, *other)
     with pytest.raises(UserError, match=f"saved state has {name}={state[name]}, but this run has {name}="):
         Sampler(100, 10).load_state_dict(state)
 
@@ -112,11 +95,7 @@ def test_an_empty_state_is_refused():
     ("arguments", "message"),
     [
         ({"length": 3, "batch": 4}, "3 images do not fill one batch of 4; make the batch smaller"),
-        ({"length": 7, "batch": 4, "world": 2}, "7 images do not fill one batch of 4 in each of 2 processes"),
         ({"length": 7, "batch": 0}, "batch must be 1 or more, not 0"),
-        ({"length": 70, "batch": 4, "rank": 2, "world": 2}, "rank must be from 0 to world - 1, not 2 of 2"),
-        ({"length": 70, "batch": 4, "rank": -1}, "not -1 of 1"),
-        ({"length": 70, "batch": 4, "world": 0}, "not 0 of 0"),
     ],
 )
 def test_bad_arguments(arguments, message):

@@ -142,7 +142,7 @@ def test_it_is_frozen():
         ({"optimiser__learning_rate": 0}, "optimiser.learning_rate: input should be greater than 0, not 0"),
         ({"optimiser__learning_rate": float("inf")}, "optimiser.learning_rate: input should be a finite number"),
         ({"run__selection": []}, "run.selection"),
-        ({"data__augment": ["flop"]}, "data.augment.0"),
+        ({"data__augment": ["flop"]}, "data.augment: unknown transform 'flop'; did you mean 'flip'"),
         ({"seed": -1}, "seed: input should be greater than or equal to 0, not -1"),
         ({"seed": "3"}, "seed: input should be a valid integer, not '3'"),
     ],

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 from tests.promises import ROOT, commands, plugin, run, scanners
 
@@ -9,7 +10,7 @@ from tests.promises import ROOT, commands, plugin, run, scanners
 def test_it_keeps_the_contract_of_methods(tmp_path):
     (contract,) = commands("method", "python -m pytest")
     said = run(*contract, "-p", "no:cacheprovider", plugin=plugin("method", tmp_path), folder=ROOT)
-    assert "10 passed" in said
+    assert re.search(r"\d\d passed", said)
 
 
 def test_the_commands_of_the_page_train(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 from tests.promises import ROOT, commands, plugin, run, scanners
 
@@ -9,7 +10,7 @@ from tests.promises import ROOT, commands, plugin, run, scanners
 def test_it_is_alive_in_every_form(tmp_path):
     (alive,) = commands("network", "python -m pytest")
     few = ("-p", "no:cacheprovider", "-k", "resnet9 and instance")
-    assert "3 passed" in run(*alive, *few, plugin=plugin("network", tmp_path), folder=ROOT)
+    assert re.search(r"\b[3-9] passed", run(*alive, *few, plugin=plugin("network", tmp_path), folder=ROOT))
 
 
 def test_it_is_trained_by_the_command_of_the_page(tmp_path):

@@ -18,6 +18,7 @@ from xcnorm.bench.gate import small
 from xcnorm.bench.shapes import LayerShape
 from xcnorm.bench.sides import OURS, Side, make
 from xcnorm.bench.timing import make_steps
+from xcnorm.environment import cores
 
 
 def compile_ahead(layers: Iterable[tuple[Side, LayerShape]], conditions: Sequence[Conditions]) -> None:
@@ -27,13 +28,12 @@ def compile_ahead(layers: Iterable[tuple[Side, LayerShape]], conditions: Sequenc
         layers: Those that will be measured; others than ours have nothing to compile.
         conditions: Those they will be measured under.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if cores < 2:
+    if cores() < 2:
         return
     ours = [(side, size) for side, shape in layers if side in OURS for size in (shape, small(shape))]
     # Processes of their own from the start: a forked one could not use the GPU.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(cores, context, initializer=_without_tuning) as processes:
+    with ProcessPoolExecutor(cores(), context, initializer=_without_tuning) as processes:
         # Neighbours in this order need different kernels.
         jobs = [(here, side, shape) for here in conditions for side, shape in dict.fromkeys(ours)]
         for running in [processes.submit(_run, *job) for job in jobs]:

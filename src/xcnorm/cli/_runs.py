@@ -1,11 +1,15 @@
-"""How commands show a run: a bar while it is trained, a table when it is finished."""
+"""Runs on the screen: a bar while one is trained, a table when it is finished."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from xcnorm.cli import _output
+
+if TYPE_CHECKING:
+    from xcnorm.engine import RunFolder
+
+_MANY = 39  # targets of a grid of corruptions: their mean says more than a hundred lines
 
 
 class TrainingBar:
@@ -49,35 +53,29 @@ def training_bar(name: str, *, show: bool = True) -> Iterator[TrainingBar]:
         yield bar
 
 
-def print_run(folder: Path, as_json: bool) -> None:
+def print_run(folder: "RunFolder", as_json: bool) -> None:
     """Print what a finished run found."""
-    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-    if as_json:
-        _output.print_json({"folder": str(folder), **metrics})
-        return
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    with folder.metrics() as metrics:
+        if as_json:
+            _output.print_json({"folder": str(folder.path), **metrics})
+            return
+        _print_table(metrics)
+        last = f"{metrics['steps']} steps, {metrics['seconds']:.0f} s. Run: {folder.path}"
+        _output.results().print(last, soft_wrap=True, markup=False)
 
-    metric = metrics["metric"]
-    rules = list(metrics["selection"])
-    table = Table(title=f"{metrics['title']}: {metric.replace('_', ' ')} in percent", box=SIMPLE_HEAD)
-    table.add_column("domain")
-    for rule in rules:
-        diagnostic = " (diagnostic: chosen on the targets)" if rule == "oracle" else ""
-        table.add_column(f"{rule.replace('_', ' ')}{diagnostic}", justify="right")
-    domains = metrics["selection"][rules[0]]["targets"]
-    rows = {"source": [metrics["selection"][rule]["source"][metric] for rule in rules]}
-    rows |= {name: [metrics["selection"][rule]["targets"][name][metric] for rule in rules] for name in domains}
-    if len(rows) > 40:  # a grid of corruptions: its mean says more than a hundred lines
-        rows = {"source": rows["source"]}
-    for name, values in rows.items():
-        table.add_row(name, *("-" if value is None else f"{100 * value:.2f}" for value in values))
-    means = []
-    for rule in rules:
-        known = [numbers[metric] for numbers in metrics["selection"][rule]["targets"].values()]
-        known = [value for value in known if value is not None]
-        means.append(f"{100 * sum(known) / len(known):.2f}" if known else "-")
-    table.add_row(f"mean of {len(domains)} targets", *means, style="bold")
-    console = _output.results()
-    console.print(table)
-    console.print(f"{metrics['steps']} steps, {metrics['seconds']:.0f} s. Run: {folder}", soft_wrap=True, markup=False)
+
+def _print_table(metrics: Mapping[str, Any]) -> None:
+    """A column for each selection rule."""
+    from xcnorm.engine.runs import mean_over_targets
+
+    metric, selection = metrics["metric"], metrics["selection"]
+    heads = [
+        rule.replace("_", " ") + (" (diagnostic: chosen on the targets)" * (rule == "oracle")) for rule in selection
+    ]
+    rows = {"source": [tested["source"][metric] for tested in selection.values()]}
+    targets = [tested["targets"] for tested in selection.values()]
+    if len(targets[0]) <= _MANY:
+        rows |= {name: [scores[name][metric] for scores in targets] for name in targets[0]}
+    rows[f"mean of {len(targets[0])} targets"] = [mean_over_targets(metrics, rule) for rule in selection]
+    lines = ([name, *("-" if n is None else f"{100 * n:.2f}" for n in numbers)] for name, numbers in rows.items())
+    _output.print_table(f"{metrics['title']}: {metric.replace('_', ' ')} in percent", ["domain", *heads], lines)

@@ -13,7 +13,7 @@ from xcnorm.errors import UserError, unknown_name
 
 app = typer.Typer(help="Measure how fast things are on this machine.")
 
-Device = Annotated[str, typer.Option(help="What to measure: cpu or cuda.")]
+Device = Annotated[str, typer.Option(help="What to measure: auto, cpu or cuda.")]
 
 
 @app.command()
@@ -25,7 +25,7 @@ def corruptions(
     json: _output.Json = False,
 ) -> None:
     """Time the corruption engine: 10,000 images at 32 pixels are the grid of CIFAR-10-C."""
-    _check(device)
+    device = _measured(device)
     from xcnorm.bench.corruptions import GRID, crops, measure, summary
 
     batch = crops(500 if quick else images, pixels).to(device)
@@ -78,7 +78,7 @@ def _comparison(subject: str, quick_networks: str) -> Callable[..., None]:
         out: Annotated[Path | None, typer.Option(help="JSON file to write the result to.", show_default=False)] = None,
         json: _output.Json = False,
     ) -> None:
-        _check(device)
+        device = _measured(device)
         from xcnorm.bench import layers, models
         from xcnorm.bench.compare import compare
         from xcnorm.bench.conditions import PRECISIONS, Conditions
@@ -124,10 +124,9 @@ def _chosen(what: str, given: Sequence[str] | None, known: Collection[str], usua
     return list(given or usual)
 
 
-def _check(device: str) -> None:
-    import torch
+def _measured(device: str) -> str:
+    """The kind of device that is measured."""
+    from xcnorm.engine import world
 
-    if device not in ("cpu", "cuda"):
-        raise UserError(f"device must be cpu or cuda, not {device!r}")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise UserError("there is no CUDA device here; xcnorm doctor says why")
+    with world(device) as here:
+        return here.device.type

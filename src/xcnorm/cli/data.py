@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from xcnorm.cli import _output
+from xcnorm.cli import _arguments, _output
 from xcnorm.errors import UserError
 
 if TYPE_CHECKING:
@@ -17,24 +17,20 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="See which benchmarks there are, fetch their data, and check it.")
 
-Root = Annotated[
-    Path | None, typer.Option("--data", envvar="XCNORM_DATA", help="Folder that holds the data.", show_default=False)
-]
-
 
 @app.command("list")
 def list_benchmarks(
     name: Annotated[
         str | None, typer.Argument(metavar="[BENCHMARK]", help="Name of one, to see its card; all unless given.")
     ] = None,
-    root: Root = None,
+    root: _arguments.Data = None,
     json: _output.Json = False,
 ) -> None:
     """Show the benchmarks, and which parts of their data are here."""
     from rich.table import Table
 
     from xcnorm.data.catalogue import card, list_benchmarks
-    from xcnorm.data.places import data_root
+    from xcnorm.folders import data_root
 
     folder = data_root(root)
     rows: list[dict[str, Any]] = []
@@ -103,7 +99,7 @@ def download(
     name: Annotated[
         str | None, typer.Argument(metavar="[BENCHMARK]", help="Name of the benchmark; all of them unless given.")
     ] = None,
-    root: Root = None,
+    root: _arguments.Data = None,
     from_folder: Annotated[
         Path | None, typer.Option(help="Take files that you fetched by hand from this folder.", show_default=False)
     ] = None,
@@ -113,7 +109,7 @@ def download(
     With --from-folder nothing is fetched over the network.
     """
     from xcnorm.data.catalogue import BENCHMARKS, card, list_benchmarks
-    from xcnorm.data.places import data_root
+    from xcnorm.folders import data_root
 
     if from_folder is not None and not from_folder.is_dir():
         raise UserError(f"--from-folder {from_folder} is not a folder")
@@ -167,7 +163,7 @@ def verify(
     name: Annotated[
         str | None, typer.Argument(metavar="[BENCHMARK]", help="Name of the benchmark; all of them unless given.")
     ] = None,
-    root: Root = None,
+    root: _arguments.Data = None,
     json: _output.Json = False,
 ) -> int:
     """Check the data that is here: checksums where they were published, and reading every file.
@@ -177,8 +173,8 @@ def verify(
     from dataclasses import asdict
 
     from xcnorm.data.catalogue import list_benchmarks
-    from xcnorm.data.places import data_root
     from xcnorm.data.verify import verify
+    from xcnorm.folders import data_root
 
     folder = data_root(root)
     names = [name] if name else [known for known in list_benchmarks() if known != "folder"]

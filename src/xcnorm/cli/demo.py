@@ -1,11 +1,14 @@
 """`xcnorm demo`: three small networks, compared on embedded digits."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from xcnorm.cli import _output
+from xcnorm.cli import _output, _runs
 
 
 def command(
@@ -20,10 +23,20 @@ def command(
 
     What is finished already is not done again; what was interrupted goes on.
     """
-    from xcnorm import demo
-    from xcnorm.report import renderers
+    from xcnorm.engine import load_preset, run_experiment, world
+    from xcnorm.report import build, find_runs, renderers, write
 
-    report, page = demo.run(out, iterations=iterations, seed=seed, console=_output.progress())
+    preset, page, folders = load_preset("demo"), out / "report.html", []
+    out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written should not cost two minutes first
+    changes = {"seed": seed} | ({} if iterations is None else {"schedule": {"iterations": iterations}})
+    with _one_core_left(), world("cpu") as here:
+        for experiment in preset.experiments(changes):
+            with _runs.training_bar(experiment.label) as bar:
+                bar.say(f"{experiment.label}: {experiment.schedule.iterations} steps")
+                run = run_experiment(experiment, out / "runs", here, progress=bar.update, notify=bar.say)
+                folders.append(run.path)
+    report = build(find_runs(*folders), preset)
+    write(report, page, "html")
     if json:
         _output.print_json(report.to_dict() | {"page": str(page)})
         return
@@ -31,3 +44,16 @@ def command(
     for part in renderers.terminal(report):
         console.print(part)
     console.print(f"Report: {page}", soft_wrap=True, markup=False)
+
+
+@contextmanager
+def _one_core_left() -> Iterator[None]:
+    """Leave one core to the rest of the machine: a thread that waits for a core holds all the others up."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from xcnorm._version import __version__
 from xcnorm.cli import _output
+from xcnorm.environment import cores
 from xcnorm.errors import unknown_name
 
 PACKAGES = ("torch", "triton", "numpy", "pillow", "safetensors", "pydantic", "typer", "rich")
@@ -54,7 +55,7 @@ def examine() -> dict[str, Any]:
         "versions": {"python": platform.python_version(), "xcnorm": __version__}
         | {name: _version(name) for name in PACKAGES},
         "platform": platform.platform(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": cores(),
         "compiler": shutil.which(_compiler()),
         "torch": torch,
         "backend_setting": setting,

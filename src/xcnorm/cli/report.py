@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from xcnorm.cli import _output
+from xcnorm.cli import _arguments, _output
 from xcnorm.errors import UserError, unknown_name
 
 FORMATS = ("html", "markdown", "latex", "csv", "terminal")
@@ -27,12 +27,7 @@ def command(
     selection: Annotated[
         str, typer.Option(help="Which weights: last, best_on_source, or oracle, which is a diagnostic.")
     ] = "last",
-    root: Annotated[
-        Path | None,
-        typer.Option(
-            "--data", envvar="XCNORM_DATA", help="Folder with the data of contact sheets.", show_default=False
-        ),
-    ] = None,
+    root: _arguments.Data = None,
     json: _output.Json = False,
 ) -> None:
     """Make tables, figures and an HTML page from finished runs. Runs that are broken or not finished are listed."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from xcnorm.cli import _experiments, _output
+from xcnorm.cli import _arguments, _output
 
 if TYPE_CHECKING:
     from xcnorm.sweep import Board
@@ -30,10 +30,10 @@ def command(
             help="This machine, or a Ray cluster, all of whose machines must see the folders of runs and data."
         ),
     ] = "local",
-    changes: _experiments.Changes = None,
-    data: _experiments.Data = None,
-    out: _experiments.Runs = Path("runs"),
-    device: _experiments.Device = "auto",
+    changes: _arguments.Changes = None,
+    data: _arguments.Data = None,
+    out: _arguments.Runs = Path("runs"),
+    device: _arguments.Device = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the experiments and where they would go.")] = False,
     json: _output.Json = False,
 ) -> int:
@@ -50,7 +50,7 @@ def command(
     chosen = load_preset(preset)
     # Processes on other machines start in other folders.
     out, data = out.absolute(), data and data.absolute()
-    experiments = chosen.experiments(_experiments.parse_changes(changes))
+    experiments = chosen.experiments(_arguments.parse_changes(changes))
     board = Board(Job(experiment, out, data, device) for experiment in experiments)
     if not dry_run and board.among("waiting"):
         pool = RayPool(device, workers) if on == "ray" else LocalPool(device, workers)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from xcnorm.cli import _experiments, _output, _runs
+from xcnorm.cli import _arguments, _output, _runs
 from xcnorm.errors import UserError
 
 _SETTINGS = {
@@ -39,14 +39,14 @@ def command(
         typer.Option(help="Optimiser and schedule, such as fast or paper.", show_default="fast"),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random.", show_default="0")] = None,
-    changes: _experiments.Changes = None,
+    changes: _arguments.Changes = None,
     config: Annotated[
         Path | None,
         typer.Option(help="A config.toml to start from, instead of the options above.", show_default=False),
     ] = None,
-    data: _experiments.Data = None,
-    out: _experiments.Runs = Path("runs"),
-    device: _experiments.Device = "auto",
+    data: _arguments.Data = None,
+    out: _arguments.Runs = Path("runs"),
+    device: _arguments.Device = "auto",
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Log for TensorBoard too, into the run's folder.")
     ] = False,
@@ -84,7 +84,7 @@ def command(
             experiment, out, here, data=data, progress=bar.update, notify=bar.say, tensorboard=tensorboard
         )
     if here.leads:
-        _runs.print_run(folder.path, json)
+        _runs.print_run(folder, json)
 
 
 def _values(given: Mapping[str, Any], config: Path | None, changes: Iterable[str] | None) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _values(given: Mapping[str, Any], config: Path | None, changes: Iterable[str
     from xcnorm.engine.experiment import merge, override
     from xcnorm.engine.runs import read_config
 
-    changed = _experiments.parse_changes(changes)
+    changed = _arguments.parse_changes(changes)
     if config is not None:
         for option in given:
             raise UserError(f"--{option} is for a recipe, not for --config; change the file's settings with --set")

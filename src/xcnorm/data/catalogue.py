@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from xcnorm.data.card import Card
 from xcnorm.data.domain import Benchmark
 from xcnorm.data.parts import Finding, Part
-from xcnorm.data.places import data_root
 from xcnorm.errors import UserError, unknown_name
+from xcnorm.folders import data_root
 from xcnorm.registry import Registry
 
 Load = TypeVar("Load", bound=Callable[..., Benchmark])

@@ -1,4 +1,4 @@
-"""Colour seen in black and white."""
+"""The grey level of a colour."""
 
 from __future__ import annotations
 

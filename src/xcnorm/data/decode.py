@@ -1,4 +1,4 @@
-"""Many picture files into one array: once, with all cores, and into a file where memory would not hold it.
+"""Decoding: many picture files into one array, once, with all cores, and into a file where memory would not hold it.
 
 The array is written through a memory map, so that the processes that decode need not send pictures to one another, and
 under another name until it is whole, so that a file under its own name always is.

@@ -1,4 +1,4 @@
-"""What data is made of here: labelled images, domains of them, and benchmarks of domains."""
+"""Labelled images, domains of them, and benchmarks of domains: what data is made of here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a benchmark is read from: parts, each of which may lie on disk in one of several forms."""
+"""Parts: what a benchmark is read from, each in one of several forms on disk."""
 
 from __future__ import annotations
 

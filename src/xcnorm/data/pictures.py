@@ -10,8 +10,8 @@ from torch import Tensor
 
 from xcnorm.data.bars import counting_bar
 from xcnorm.data.decode import decode
-from xcnorm.data.places import cache_root
 from xcnorm.data.readers import read_picture
+from xcnorm.folders import cache_root
 
 LARGE = 2**28  # bytes; more than that is decoded once and for all, and not held in memory
 

@@ -1,4 +1,4 @@
-"""The order in which images are learned from, and the one in which they are tested."""
+"""The order in which images are learned from."""
 
 from __future__ import annotations
 
@@ -15,21 +15,18 @@ class Sampler(Iterator[Tensor]):
     """Batches of indices without end: epoch after epoch, each in an order of its own.
 
     The order of an epoch depends on the seed and the epoch's number alone, and the position is two numbers, so a run
-    that stops can go on with exactly the batches that it had before it. Several processes share one order: each batch
-    of ``batch * world`` images is cut into `world` equal pieces, and process `rank` gets its own. Two processes with
-    batches of 32 see together what one sees with batches of 64.
+    that stops can go on with exactly the batches that it had before it. Several processes with one seed draw the same
+    batches, and each takes its own part of them.
 
     What is left of an epoch when it no longer fills a batch is dropped; the next epoch leaves out other images.
 
     Args:
         length: Number of images.
-        batch: Number of images in a batch of this process.
+        batch: Number of images in a batch.
         seed: The user's seed.
-        rank: The number of this process, from 0.
-        world: How many processes there are.
 
     Raises:
-        UserError: A number is out of its range, or there are fewer images than one batch of all processes takes.
+        UserError: A number is out of its range, or there are fewer images than one batch takes.
 
     Example:
         >>> sampler = Sampler(10, 4)
@@ -39,17 +36,12 @@ class Sampler(Iterator[Tensor]):
         {'epoch': 0, 'step': 1, 'length': 10, 'seed': 0, 'global_batch': 4}
     """
 
-    def __init__(self, length: int, batch: int, *, seed: int = 0, rank: int = 0, world: int = 1) -> None:
-        _check_batch(batch)
-        if not 0 <= rank < world:
-            raise UserError(f"rank must be from 0 to world - 1, not {rank} of {world}")
-        if length < batch * world:
-            shared = f" in each of {world} processes" if world > 1 else ""
-            raise UserError(f"{length} images do not fill one batch of {batch}{shared}; make the batch smaller")
-        self._length = length
-        self._seed = seed
-        self._global_batch = batch * world
-        self._mine = slice(rank * batch, (rank + 1) * batch)
+    def __init__(self, length: int, batch: int, *, seed: int = 0) -> None:
+        if batch < 1:
+            raise UserError(f"batch must be 1 or more, not {batch}")
+        if length < batch:
+            raise UserError(f"{length} images do not fill one batch of {batch}; make the batch smaller")
+        self._length, self._batch, self._seed = length, batch, seed
         self._epoch = self._step = 0  # of the batch that comes next
         self._shuffled = -1  # the epoch whose order is kept
         self._order = torch.empty(0, dtype=torch.int64)
@@ -57,7 +49,7 @@ class Sampler(Iterator[Tensor]):
     @property
     def steps_per_epoch(self) -> int:
         """Number of batches in an epoch."""
-        return self._length // self._global_batch
+        return self._length // self._batch
 
     @property
     def length(self) -> int:
@@ -83,12 +75,12 @@ class Sampler(Iterator[Tensor]):
     def __next__(self) -> Tensor:
         if self._shuffled != self._epoch:
             self._order, self._shuffled = _permutation(self._length, self._seed, self._epoch), self._epoch
-        start = self._step * self._global_batch
+        start = self._step * self._batch
         self._step += 1
         if self._step == self.steps_per_epoch:
             self._epoch, self._step = self._epoch + 1, 0
         # A copy, so that a batch does not keep the order of a large set alive, nor lets its holder change it.
-        return self._order[start : start + self._global_batch][self._mine].clone()
+        return self._order[start : start + self._batch].clone()
 
     def state_dict(self) -> dict[str, int]:
         """Where the sampler stands, and what must be the same for that to mean anything."""
@@ -96,8 +88,6 @@ class Sampler(Iterator[Tensor]):
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Go on from where a `state_dict` was taken.
-
-        The number of processes may have changed, as long as they take as many images together.
 
         Raises:
             UserError: The state is not of such a sampler: other images, another seed or another batch.
@@ -114,12 +104,7 @@ class Sampler(Iterator[Tensor]):
         self._epoch, self._step = epoch, step
 
     def _identity(self) -> dict[str, int]:
-        return {"length": self._length, "seed": self._seed, "global_batch": self._global_batch}
-
-
-def _check_batch(batch: int) -> None:
-    if batch < 1:
-        raise UserError(f"batch must be 1 or more, not {batch}")
+        return {"length": self._length, "seed": self._seed, "global_batch": self._batch}
 
 
 def _permutation(length: int, seed: int, epoch: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Looking whether a benchmark's data is there, whole, and what was published."""
+"""Verification: whether a benchmark's data is there, whole, and what was published."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Training batches: what a network is fed with."""
+"""Batches: what a network is fed with in training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import torch
@@ -12,14 +12,6 @@ from xcnorm.data import Sampler, transforms
 from xcnorm.data.training_images import Preparation, TrainingImages
 from xcnorm.engine.experiment import Experiment
 from xcnorm.engine.settings import DataSettings
-
-_AUGMENTATIONS: dict[str, Callable[..., Tensor]] = {
-    "flip": transforms.random_flip,
-    "crop": transforms.random_crop,
-    "resized_crop": transforms.random_resized_crop,
-    "jitter": transforms.colour_jitter,
-    "grey": transforms.random_grey,
-}
 
 
 def preparation(experiment: Experiment) -> Preparation:
@@ -60,7 +52,7 @@ class Batches:
     ) -> None:
         self._images, self._part = images, part
         self._source_only = source_only
-        self.changes = [partial(_AUGMENTATIONS[name], generator=generator) for name in data.augment]
+        self.changes = [partial(transforms.RANDOM[name], generator=generator) for name in data.augment]
         self.sampler = Sampler(self._size, batch, seed=seed)
 
     def __next__(self) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Many processes, started by torchrun; or just one."""
+"""The world: the processes that train one network, started by torchrun; or just one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How weights move: optimisers, and the learning rate as a function of the step alone."""
+"""Optimisers, and the learning rate as a function of the step alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How exactly a network computes, in training and in testing alike."""
+"""Precision: how exactly a network computes, in training and in testing alike."""
 
 from __future__ import annotations
 

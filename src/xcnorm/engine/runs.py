@@ -19,6 +19,7 @@ from xcnorm.engine.tensorboard import TensorBoard
 from xcnorm.errors import UserError
 from xcnorm.files import disk_errors, replacing
 from xcnorm.locks import locked
+from xcnorm.metrics import average
 
 
 class Trained(NamedTuple):
@@ -91,23 +92,32 @@ class RunFolder:
             raise UserError(f"{self.path} is no run: it has no config.toml")
         return make_experiment(read_config(self.path / "config.toml"))
 
-    def trained(self) -> Trained:
-        """What came of its training.
+    @contextmanager
+    def metrics(self) -> Iterator[dict[str, Any]]:
+        """What came out: the content of ``metrics.json``, for a block that looks things up in it.
 
         Raises:
-            UserError: It is not finished.
+            UserError: It is not finished, or the file cannot be read, or lacks what the block looks for.
         """
         path = self.path / "metrics.json"
         try:
-            metrics = json.loads(path.read_text(encoding="utf-8"))
-            selected = {rule: numbers["step"] for rule, numbers in metrics["selection"].items()}
-            return Trained(selected, metrics["steps"], metrics["seconds"])
+            yield json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise UserError(f"{self.path} is not finished; finish it with xcnorm train") from error
         except (OSError, ValueError) as error:
             raise UserError(f"cannot read {path}: {error}; delete it and train again") from error
         except (KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path} lacks {error}; delete it and train again") from error
+
+    def trained(self) -> Trained:
+        """What came of its training.
+
+        Raises:
+            UserError: As `metrics`.
+        """
+        with self.metrics() as metrics:
+            selected = {rule: numbers["step"] for rule, numbers in metrics["selection"].items()}
+            return Trained(selected, metrics["steps"], metrics["seconds"])
 
     def claimed(self) -> AbstractContextManager[None]:
         """Keep other processes off this run. The claim ends with the process, however that ends.
@@ -183,6 +193,18 @@ class RunFolder:
             raise UserError(
                 f"cannot read {path}: {error}; delete {self.path / 'metrics.json'} and train again"
             ) from error
+
+
+def mean_over_targets(metrics: Mapping[str, Any], rule: str) -> float | None:
+    """The mean of the benchmark's score over the targets that have one, as AUROC of a single class has not.
+
+    Args:
+        metrics: The content of ``metrics.json``.
+        rule: Which weights were tested.
+    """
+    scores = {name: numbers[metrics["metric"]] for name, numbers in metrics["selection"][rule]["targets"].items()}
+    known = {name: score for name, score in scores.items() if score is not None}
+    return average(known) if known else None
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -9,11 +9,13 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    field_validator,
     model_serializer,
     model_validator,
 )
 
-from xcnorm.errors import UserError
+from xcnorm.data.transforms import RANDOM
+from xcnorm.errors import UserError, unknown_name
 from xcnorm.methods import Augmentation, Method, find_augmentation, find_method
 
 Scalar = bool | int | float | str
@@ -81,15 +83,22 @@ class DataSettings(Settings):
     """What happens to images on their way to the network.
 
     Attributes:
-        augment: Of ``"flip"``, ``"crop"``, ``"resized_crop"``, ``"jitter"`` and ``"grey"``, in the order in which they
-            are applied to training images.
+        augment: Of `xcnorm.data.transforms.RANDOM`, in the order in which they are applied to training images.
         mean: Subtracted from values in [0, 1]; one number, or one for each channel.
         std: What they are then divided by.
     """
 
-    augment: tuple[Literal["flip", "crop", "resized_crop", "jitter", "grey"], ...] = Field(default=(), strict=False)
+    augment: tuple[str, ...] = Field(default=(), strict=False)
     mean: float | list[float] = 0.5
     std: float | list[float] = 0.5
+
+    @field_validator("augment")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in RANDOM:
+                raise ValueError(unknown_name("transform", name, RANDOM))
+        return names
 
 
 class OptimiserSettings(Settings):

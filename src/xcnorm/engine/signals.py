@@ -1,4 +1,4 @@
-"""Stopping when asked to, at a point from which one can go on."""
+"""Stop requests, answered at a point from which one can go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run logs, for TensorBoard (the extra ``tensorboard``)."""
+"""The log of a run for TensorBoard (the extra ``tensorboard``)."""
 
 from __future__ import annotations
 

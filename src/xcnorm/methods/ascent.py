@@ -1,4 +1,4 @@
-"""What ADA, ME-ADA and M-ADA share: images made hard for the network by gradient ascent, and added to those it has."""
+"""Gradient ascent: images made hard for the network and added to those it has, for ADA, ME-ADA and M-ADA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random views of a batch, on top of any method.
+"""Augmentations: random views of a batch, on top of any method.
 
 An augmentation stands in an experiment's ``method.augment``, beside the method that learns from its views; or in
 ``method.name``, where that method is ERM.

@@ -1,4 +1,4 @@
-"""How far two sets of vectors are from one another: the terms of objectives that compare the images of a batch.
+"""Divergences: how far two sets of vectors are from one another, for objectives that compare the images of a batch.
 
 All do fixed work on fixed shapes, without asking the device for a value, so that a GPU can replay them: a class that is
 absent from a batch has no part in them because no pair is of it.

@@ -1,4 +1,4 @@
-"""What a training method is: settings, and a few hooks that the engine calls."""
+"""The training method: settings, and a few hooks that the engine calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a method sees of the training that it is part of."""
+"""The training as a method sees it."""
 
 from __future__ import annotations
 

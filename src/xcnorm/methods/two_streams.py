@@ -1,4 +1,4 @@
-"""The source beside itself: what methods share that align two domains and are given one.
+"""Two streams: the source beside itself, for methods that align two domains and are given one.
 
 CCSA and d-SNE were made for a source and a few labelled images of a target. Where there is no target, both of their
 streams are drawn from the source; what is left is a loss that pulls classes together and pushes them apart.

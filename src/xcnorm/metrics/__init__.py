@@ -1,6 +1,6 @@
 """Metrics: scores of predictions, means over targets, and what several seeds allow one to say."""
 
-from xcnorm.metrics.means import average, by_category, category_means, severity_means
+from xcnorm.metrics.means import average, by_category, severity_means
 from xcnorm.metrics.robustness import robustness_score
 from xcnorm.metrics.scores import score
 from xcnorm.metrics.statistics import Comparison, Summary, compare, compare_predictions, summarise
@@ -10,7 +10,6 @@ __all__ = [
     "Summary",
     "average",
     "by_category",
-    "category_means",
     "compare",
     "compare_predictions",
     "robustness_score",

@@ -28,12 +28,15 @@ def average(values: Mapping[str, float]) -> float:
     return fmean(values.values())
 
 
-def by_category(values: Mapping[str, float], categories: Mapping[str, Sequence[str]]) -> dict[str, float]:
+def by_category(
+    values: Mapping[str, float], categories: Mapping[str, Sequence[str]], severity: int | None = None
+) -> dict[str, float]:
     """The mean of each category's members.
 
     Args:
-        values: A number for each corruption.
+        values: A number for each corruption; with a severity, for each target.
         categories: The corruptions of each category, such as ``xcnorm.data.corruptions.CATEGORIES["mrs5"]``.
+        severity: Which severity; the published tables have 5.
 
     Returns:
         A number for each category: the mean over those of its members that have one. A category none of whose members
@@ -42,40 +45,13 @@ def by_category(values: Mapping[str, float], categories: Mapping[str, Sequence[s
     Example:
         >>> by_category({"fog": 1.0, "snow": 2.0}, {"weather": ["fog", "snow", "frost"], "noise": ["shot_noise"]})
         {'weather': 1.5}
+        >>> by_category({"fog/5": 0.5, "snow/5": 0.25, "fog/1": 0.75}, {"weather": ["fog", "snow"]}, severity=5)
+        {'weather': 0.375}
     """
+    if severity is not None:
+        values = _at(values, (name for members in categories.values() for name in members), severity)
     present = {name: [values[m] for m in members if m in values] for name, members in categories.items()}
     return {name: fmean(numbers) for name, numbers in present.items() if numbers}
-
-
-def category_means(
-    values: Mapping[str, float], categories: Mapping[str, Sequence[str]], severity: int = 5
-) -> dict[str, float]:
-    """The mean of each category of corruptions at one severity, and their average.
-
-    Args:
-        values: A number for each target.
-        categories: The corruptions of each category, such as ``xcnorm.data.corruptions.CATEGORIES["sdg4"]``.
-        severity: Which severity; the published tables have 5.
-
-    Returns:
-        A number for each category that has a member among the targets, and as ``"average"`` the mean of these numbers:
-        each category counts as much as any other, however many corruptions it has.
-
-    Raises:
-        UserError: No target belongs to any category at this severity.
-
-    Example:
-        >>> categories = {"weather": ["fog", "snow"], "blur": ["zoom_blur"]}
-        >>> category_means({"fog/5": 0.5, "snow/5": 0.25, "zoom_blur/5": 0.75}, categories)
-        {'weather': 0.375, 'blur': 0.75, 'average': 0.5625}
-    """
-    names = [name for members in categories.values() for name in members]
-    means = by_category(_at(values, names, severity), categories)
-    if not means:
-        raise UserError(
-            f"no target is a corruption of {', '.join(categories)} at severity {severity}; evaluate such a grid"
-        )
-    return means | {"average": fmean(means.values())}
 
 
 def severity_means(values: Mapping[str, float], names: Iterable[str]) -> dict[int, float]:

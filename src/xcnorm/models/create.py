@@ -1,4 +1,4 @@
-"""Making a network by its name: any file of this folder, and any plugin, may register some."""
+"""The networks by name: any file of this folder, and any plugin, may register some."""
 
 from __future__ import annotations
 

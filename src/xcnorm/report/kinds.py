@@ -39,8 +39,7 @@ def categories(runs: Sequence[Run], selection: str) -> Content:
     members = CATEGORIES["sdg4"]
 
     def values(run: Run) -> dict[str, float]:
-        worst = {name.removesuffix("/5"): v for name, v in run.targets(selection).items() if name.endswith("/5")}
-        return by_category(worst, members)
+        return by_category(run.targets(selection), members, SEVERITIES[-1])
 
     def notes(run: Run, column: str) -> Iterator[str]:
         wanted = [f"{name}/5" for name in members[column]]

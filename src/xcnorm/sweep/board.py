@@ -1,4 +1,4 @@
-"""Where a sweep stands."""
+"""The board: where a sweep stands."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from xcnorm.engine import RunFolder
+from xcnorm.engine.runs import mean_over_targets
 from xcnorm.errors import UserError
 from xcnorm.metrics import average
 from xcnorm.sweep.process import Job
@@ -154,15 +155,9 @@ def _progress(label: str, entries: list[Entry]) -> ArmProgress:
 
 def _score(folder: RunFolder) -> float | None:
     """The mean over targets, with the first of the weights that the experiment asks for."""
-    path = folder.path / "metrics.json"
-    try:
-        metrics = json.loads(path.read_text(encoding="utf-8"))
-        targets = next(iter(metrics["selection"].values()))["targets"]
-        scores = {name: numbers[metrics["metric"]] for name, numbers in targets.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        raise UserError(f"cannot read {path}: {error}; delete it and sweep again") from error
-    known = {name: score for name, score in scores.items() if score is not None}  # such as AUROC of a single class
-    return average(known) if known else None
+    with folder.metrics() as metrics:
+        first, *_ = metrics["selection"]
+        return mean_over_targets(metrics, first)
 
 
 def _last_loss(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is seen of a sweep: a table that is kept up to date on a terminal, a line for every event elsewhere."""
+"""The display of a sweep: a table that is kept up to date on a terminal, a line for every event elsewhere."""
 
 from __future__ import annotations
 

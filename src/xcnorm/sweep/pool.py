@@ -1,4 +1,4 @@
-"""Experiments side by side on this machine."""
+"""The pool of this machine: experiments side by side."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 
 from xcnorm.engine import world
+from xcnorm.environment import cores
 from xcnorm.sweep.process import Job, Outcome, Process, stop
 
 
@@ -87,6 +88,5 @@ def _gpus() -> list[str]:
 
 def _environment(index: int, count: int, gpus: list[str]) -> dict[str, str]:
     """For the process in one slot: its GPU, and its share of the cores unless the user has set the threads."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores // count)))}
+    environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores() // count)))}
     return environment | ({"CUDA_VISIBLE_DEVICES": gpus[index % len(gpus)]} if gpus else {})

@@ -1,4 +1,4 @@
-"""One experiment of a sweep, in a process of its own: what happens to it happens to nobody else."""
+"""The process of a job: one experiment of a sweep by itself, so that what happens to it happens to nobody else."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import IO, Literal
 
 from xcnorm.engine import Experiment, RunFolder
 from xcnorm.errors import UserError
+from xcnorm.locks import heritable
 
 PATIENCE = 30.0  # seconds for a last step and a checkpoint, before a process that was asked to stop is killed
 
@@ -163,18 +164,8 @@ def is_claimed(folder: RunFolder) -> bool:
 @contextmanager
 def _claim(folder: RunFolder) -> Iterator[IO[str] | None]:
     """The run's ``sweep.toml``, locked for this process and those that inherit it; None if others are at the run."""
-    try:
-        import fcntl
-    except ImportError as error:  # Windows
-        raise UserError("a sweep needs file locks that this system lacks; run it on Linux or macOS") from error
-    folder.path.mkdir(parents=True, exist_ok=True)
-    with (folder.path / "sweep.toml").open("a", encoding="utf-8") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield None
-        else:
-            yield None if _is_being_trained(folder) else handle
+    with heritable(folder.path / "sweep.toml") as claim:
+        yield None if claim is None or _is_being_trained(folder) else claim
 
 
 def _is_being_trained(folder: RunFolder) -> bool:

@@ -1,4 +1,4 @@
-"""Experiments side by side on the machines of a Ray cluster."""
+"""The pool of a Ray cluster: experiments side by side on its machines."""
 
 from __future__ import annotations
 

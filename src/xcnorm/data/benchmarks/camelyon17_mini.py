@@ -8,9 +8,9 @@ from pathlib import Path
 from xcnorm.data.benchmarks import camelyon17
 from xcnorm.data.catalogue import register_benchmark
 from xcnorm.data.domain import Benchmark
-from xcnorm.data.places import cache_root
 from xcnorm.data.synthesis import write_wilds
 from xcnorm.files import disk_errors
+from xcnorm.folders import cache_root
 
 CARD = replace(
     camelyon17.CARD,

@@ -1,4 +1,4 @@
-"""How corruptions are grouped in tables. Published numbers differ in this, so each grouping has a name."""
+"""Categories: the groups of corruptions in tables. Published numbers differ in this, so each grouping has a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a corruption is: two tables of constants and two functions; and the corruptions by name."""
+"""The corruption: two tables of constants and two functions; and all of them by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running corruptions over batches of any size, on any device."""
+"""Corrupting batches of any size, on any device."""
 
 from __future__ import annotations
 

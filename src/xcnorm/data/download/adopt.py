@@ -1,4 +1,4 @@
-"""Taking in files that the user has fetched by hand."""
+"""Adoption of files that the user has fetched by hand."""
 
 from __future__ import annotations
 

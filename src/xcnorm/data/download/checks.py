@@ -1,4 +1,4 @@
-"""Is this the file that was published?"""
+"""Checks that a file is the one that was published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that arrive in pieces, over several attempts if need be."""
+"""Arriving files: written in pieces, over several attempts if need be."""
 
 from __future__ import annotations
 

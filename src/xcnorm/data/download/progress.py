@@ -1,4 +1,4 @@
-"""Telling how far something has come, in bytes."""
+"""Progress: how far something has come, in bytes."""
 
 from __future__ import annotations
 

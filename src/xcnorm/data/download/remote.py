@@ -1,4 +1,4 @@
-"""A file that somebody publishes."""
+"""The remote file: where it can be fetched, and how it is recognised."""
 
 from __future__ import annotations
 

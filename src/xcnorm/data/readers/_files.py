@@ -1,4 +1,4 @@
-"""What every reader needs: files read no further than they may be, and one line that says what is wrong with them."""
+"""Files read no further than they may be, and one line that says what is wrong with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the generators here need: labels that can be drawn, and pieces that fit the processor's cache."""
+"""Labels that can be drawn, and pieces of a batch that fit the processor's cache."""
 
 from __future__ import annotations
 

@@ -9,11 +9,28 @@ all that a resumed run needs. Flips and crops come out identical everywhere; wha
 differ between devices in the last bit, and after rounding to 8 bits by one level.
 """
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from torch import Tensor
+
 from xcnorm.data.transforms.colours import colour_jitter, random_grey
 from xcnorm.data.transforms.crops import random_crop, random_flip, random_resized_crop
 from xcnorm.data.transforms.values import grey_to_rgb, normalise, resize, to_float
 
+RANDOM: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
+    {
+        "flip": random_flip,
+        "crop": random_crop,
+        "resized_crop": random_resized_crop,
+        "jitter": colour_jitter,
+        "grey": random_grey,
+    }
+)
+"""What an experiment's ``data.augment`` may name: each takes a batch and a generator."""
+
 __all__ = [
+    "RANDOM",
     "colour_jitter",
     "grey_to_rgb",
     "normalise",

@@ -1,4 +1,4 @@
-"""What all transforms do: refuse what are no images, draw random numbers on the CPU, return what they were given."""
+"""Checks, random numbers from the CPU, and results in the images' own type, for all transforms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that commands about experiments share."""
+"""Arguments that several commands take."""
 
 import json
 from collections.abc import Iterable
