@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 import xcnorm.functional as xf
 from xcnorm.functional.gain import initial_gain
 from xcnorm.functional.sharpen import exponent, raw_exponent
-from xcnorm.nn.norm import InstanceNorm, make_norm
+from xcnorm.nn.norms import BatchTestNorm, InstanceNorm, make_norm
 from xcnorm.nn.options import Options
 from xcnorm.nn.reductions import RobustScale
 from xcnorm.ops import Averages, ChannelNorm, Correlation, Spec
@@ -134,10 +134,12 @@ class Stages(nn.Module):
             return ChannelNorm()
         if type(norm) is InstanceNorm:
             return ChannelNorm("instance", eps=norm.eps)
-        if type(norm) not in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d) and getattr(norm, "communicates", True):
+        known = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, BatchTestNorm)
+        if type(norm) not in known and getattr(norm, "communicates", True):
             return None
         assert isinstance(norm, _BatchNorm)
-        if not norm.training and norm.running_mean is not None and norm.running_var is not None:
+        averages = not norm.training and not isinstance(norm, BatchTestNorm)
+        if averages and norm.running_mean is not None and norm.running_var is not None:
             return ChannelNorm("given", norm.running_mean.to(dtype), norm.running_var.to(dtype), norm.eps)
         if images * positions < 2 or (norm.training and norm.momentum is None):  # None: an average of all batches
             return None
