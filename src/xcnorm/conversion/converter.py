@@ -216,7 +216,8 @@ class _Conversion:
                 module.dilation, module.groups, biased, padding_mode=mode, **where, **options,
             )  # fmt: skip
         with torch.no_grad():
-            layer.weight.copy_(module.weight)
+            # Where several filters stand for one, the others stay as they are: alike they could not part.
+            layer.weight[:: len(layer.weight) // len(module.weight)].copy_(module.weight)
             if biased:
                 layer.bias.copy_(module.bias)
             if isinstance(layer, Relative):

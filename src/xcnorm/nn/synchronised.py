@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from xcnorm.errors import UserError
 from xcnorm.nn.dictionary import Dictionary, worst_rebuilt
-from xcnorm.nn.norms import BatchTestNorm
+from xcnorm.nn.norms import BatchTestNorm, Norm
 from xcnorm.nn.reductions import MovingScale
 from xcnorm.ops.autograd import apply
 
@@ -56,9 +56,10 @@ def synchronise(model: nn.Module) -> nn.Module:
         elif type(module) is Dictionary:
             module.__class__ = SyncDictionary
         elif _stays_apart(module):
+            instead = "use torch.nn.BatchNorm1d, 2d or 3d, or " if isinstance(module, _BatchNorm | Norm) else ""
             raise UserError(
                 f"{name or 'the model'} is a {type(module).__name__}, which cannot share its statistics between "
-                "processes; use torch.nn.BatchNorm1d, 2d or 3d, or train in one process"
+                f"processes; {instead}train in one process"
             )
     return model
 

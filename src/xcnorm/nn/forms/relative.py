@@ -20,14 +20,12 @@ class Relative(nn.Conv2d):
 
     Attributes:
         can_have_bias: Whether the published layer has a bias; if not, ``bias=True`` is refused.
-        pools_batch: Whether it takes statistics of the whole batch in training.
 
     Shapes:
         ``(N, C_in, H, W)`` or ``(C_in, H, W)`` to ``(N, C_out, H_out, W_out)`` or the same without N.
     """
 
     can_have_bias: ClassVar[bool] = False
-    pools_batch: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -51,6 +49,11 @@ class Relative(nn.Conv2d):
         with_bias = self.can_have_bias if bias is None else bias
         arguments = (in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
         super().__init__(*arguments, with_bias, padding_mode, device, dtype)  # type: ignore[arg-type]  # any sizes
+
+    @property
+    def pools_batch(self) -> bool:
+        """Whether it takes statistics of the whole batch in training."""
+        return False
 
     def learn(self, **shapes: tuple[int, ...]) -> None:
         """Register what is learnt besides filters and bias, and let it start."""
