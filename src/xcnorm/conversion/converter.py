@@ -12,7 +12,7 @@ from xcnorm.conversion.reasons import Skip, contains_pool, find_classifier, reas
 from xcnorm.conversion.report import Change, attach_report
 from xcnorm.conversion.tree import ACTIVATIONS, NORM_CLASSES, Slot, list_slots, successors
 from xcnorm.errors import unknown_name
-from xcnorm.nn import FORMS, NORMS, Form, Relative, XCNormLayer, find_form
+from xcnorm.nn import FORMS, NORMS, LayerForm, Relative, XCNormLayer, find_form
 from xcnorm.nn.options import rectify_of_first, resolve
 
 _DENSE = ("linear", "xcnorm")
@@ -112,7 +112,7 @@ class _Conversion:
     """One conversion under way."""
 
     def __init__(
-        self, model: nn.Module, form: Form, rectify_first: str | None, padding_mode: str, options: dict[str, Any]
+        self, model: nn.Module, form: LayerForm, rectify_first: str | None, padding_mode: str, options: dict[str, Any]
     ) -> None:
         self.root = model
         self.form = form

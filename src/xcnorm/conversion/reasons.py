@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from xcnorm.conversion.tree import Slot, runs_in_order
-from xcnorm.nn import Form, XCNormLayer
+from xcnorm.nn import LayerForm, XCNormLayer
 
 Skip = str | type[nn.Module] | Callable[[str, nn.Module], bool]
 
@@ -18,7 +18,9 @@ _POOLS = (
 _SHORTCUTS = ("downsample", "shortcut", "projection")
 
 
-def reason_to_keep(slot: Slot, form: Form, classifier: nn.Module | None, dense: bool, skips: list[Skip]) -> str | None:
+def reason_to_keep(
+    slot: Slot, form: LayerForm, classifier: nn.Module | None, dense: bool, skips: list[Skip]
+) -> str | None:
     """Why a layer with weights is not converted; None if it is, or has no weights.
 
     Args:

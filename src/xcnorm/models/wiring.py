@@ -190,7 +190,7 @@ class Wiring:
         """The form's layer."""
         make: Any = self.form.convolution
         options = self._first_options if first else self._options
-        return make(*size, bias=bias and self.form.bias, padding_mode=self.form.padding_mode, **options)  # type: ignore[no-any-return]
+        return make(*size, bias=bias and self.form.bias, padding_mode=self.form.padding_mode, **options)
 
     def preactivation(self, channels: int, *, first: bool = False) -> nn.Module:
         """Norm and ReLU before a convolution; nothing before an XCNorm layer, which brings its own."""
@@ -217,7 +217,7 @@ class Wiring:
     def max_pool(self, kernel: int, stride: int | None = None, padding: int = 0) -> nn.Module:
         """A max pool, or what the form has in its place."""
         make: Any = self.form.max_pool
-        return make(kernel, stride, padding)  # type: ignore[no-any-return]
+        return make(kernel, stride, padding)
 
     def norm(self, channels: int) -> nn.Module:
         """A norm on its own, with a learnable scale and shift."""
@@ -228,7 +228,7 @@ class Wiring:
         if self._dense == "linear":
             return nn.Sequential(nn.Linear(features_in, features_out), nn.ReLU())
         make: Any = find_form("r_xcnorm" if self.form.robust else "xcnorm").layers[nn.Linear]
-        return make(features_in, features_out, **self._dense_options)  # type: ignore[no-any-return]
+        return make(features_in, features_out, **self._dense_options)
 
 
 def global_pool() -> nn.Sequential:

@@ -10,7 +10,7 @@ from xcnorm.nn.conv import (
     XCNormConv3d,
 )
 from xcnorm.nn.dictionary import Dictionary, Rebuilt
-from xcnorm.nn.forms import FORMS, Form, Relative, find_form, register_form, register_relative
+from xcnorm.nn.forms import FORMS, LayerForm, Relative, find_form, register_form, register_relative
 from xcnorm.nn.layer import XCNormLayer
 from xcnorm.nn.linear import RXCNormLinear, XCNormLinear
 from xcnorm.nn.norms import (
@@ -36,8 +36,8 @@ __all__ = [
     "AdaptiveNorm",
     "BatchTestNorm",
     "Dictionary",
-    "Form",
     "InstanceNorm",
+    "LayerForm",
     "LearntScale",
     "MixedNorm",
     "MovingScale",

@@ -119,8 +119,8 @@ class SyncBatchTestNorm(BatchTestNorm, SyncBatchNorm):
     """`BatchTestNorm` that trains over the batches of all processes; in evaluation each takes its own."""
 
     # Torch's annotations forget that either may be absent.
-    weight: nn.Parameter | None  # type: ignore[assignment]
-    bias: nn.Parameter | None  # type: ignore[assignment]
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
 
 
 class SyncMovingScale(MovingScale):

@@ -46,9 +46,9 @@ class BcosConv2d(Relative):
     ) -> None:
         if not b >= 1:
             raise ValueError(f"b must be at least 1, got {b!r}")
-        if isinstance(max_out, bool) or not isinstance(max_out, int) or max_out < 1:
+        if type(max_out) is not int or max_out < 1:
             raise ValueError(f"max_out must be an integer of at least 1, got {max_out!r}")
-        if scale != "none" and (isinstance(scale, str) or not scale > 0):
+        if (isinstance(scale, str) and scale != "none") or (not isinstance(scale, str) and not scale > 0):
             raise ValueError(f"scale must be above 0 or 'none', got {scale!r}")
         super().__init__(in_channels, out_channels, *geometry, **rest)
         self.b, self.max_out, self.scale = b, max_out, scale
@@ -65,7 +65,3 @@ class BcosConv2d(Relative):
             cosine = self.by_group(torch.div, output, (self.patch_squares(input) + _EPS).sqrt()).abs()
             output = output * (cosine if self.b == 2 else (cosine + _EPS).pow(self.b - 1))
         return output if self.scale == "none" else output * (self.scale / math.sqrt(self.weight[0].numel()))
-
-    def extra_repr(self) -> str:
-        """Torch's arguments, then ours."""
-        return f"{super().extra_repr()}, b={self.b}, max_out={self.max_out}, scale={self.scale!r}"

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from torch import nn
 
-from xcnorm.nn.forms.form import Form, register_form
+from xcnorm.nn.forms.form import LayerForm, register_form
 
-CONV = register_form(Form("conv", {nn.Conv2d: nn.Conv2d}))
+CONV = register_form(LayerForm("conv", {nn.Conv2d: nn.Conv2d}))

@@ -117,8 +117,3 @@ class DecoupledConv2d(Relative):
         with torch.no_grad():
             self.running_length.lerp_(mean.to(self.running_length.dtype), _MOMENTUM)
         return mean
-
-    def extra_repr(self) -> str:
-        """Torch's arguments, then ours."""
-        ours = f"magnitude={self.magnitude!r}, angular={self.angular!r}, beta={self.beta}"
-        return f"{super().extra_repr()}, {ours}"

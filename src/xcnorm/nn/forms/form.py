@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from inspect import Parameter, signature
 from typing import TypeVar
 
 from torch import nn
@@ -16,7 +15,7 @@ from xcnorm.registry import Registry
 
 
 @dataclass(frozen=True)
-class Form:
+class LayerForm:
     """What stands in the place of a network's convolutions, and what stays around it.
 
     Attributes:
@@ -63,10 +62,7 @@ class Form:
         Raises:
             TypeError: It does not.
         """
-        known: list[str] = []
-        if issubclass(self.convolution, Relative):
-            parameters = signature(self.convolution).parameters.values()
-            known = [parameter.name for parameter in parameters if parameter.kind is Parameter.KEYWORD_ONLY]
+        known = self.convolution.option_names() if issubclass(self.convolution, Relative) else []
         if names and not known:
             given = ", ".join(map(repr, names))
             raise TypeError(f"layer={self.name!r} has no layer options, got {given}; use layer='xcnorm' or 'r_xcnorm'")
@@ -75,16 +71,16 @@ class Form:
                 raise TypeError(unknown_name(f"option of layer {self.name!r}", name, known))
 
 
-FORMS: Registry[Form] = Registry("layer", "xcnorm.nn.forms")
+FORMS: Registry[LayerForm] = Registry("layer", "xcnorm.nn.forms")
 """Every form by name."""
 
 
-def register_form(form: Form) -> Form:
+def register_form(form: LayerForm) -> LayerForm:
     """Make a form known by its name, as ``layer=`` takes it."""
     return FORMS.register(form.name, form)
 
 
-def find_form(name: str) -> Form:
+def find_form(name: str) -> LayerForm:
     """Look a form up by name.
 
     Raises:
@@ -113,7 +109,7 @@ def register_relative(
     """
 
     def register(cls: R) -> R:
-        register_form(Form(name, {nn.Conv2d: cls}, norm=norm, activation=activation, max_pool=max_pool))
+        register_form(LayerForm(name, {nn.Conv2d: cls}, norm=norm, activation=activation, max_pool=max_pool))
         return cls
 
     return register

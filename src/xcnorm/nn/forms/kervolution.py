@@ -52,7 +52,7 @@ class KervolutionConv2d(Relative):
     ) -> None:
         if kernel not in _KERNELS:
             raise ValueError(unknown_name("kernel", kernel, _KERNELS))
-        if isinstance(power, bool) or not isinstance(power, int) or power < 1:
+        if type(power) is not int or power < 1:
             raise ValueError(f"power must be an integer of at least 1, got {power!r}")
         if gamma is not None and not gamma > 0:
             raise ValueError(f"gamma must be above 0, got {gamma!r}")
@@ -79,8 +79,3 @@ class KervolutionConv2d(Relative):
         if self.bias is not None:
             squares = squares - 2 * self.bias.view(-1, 1, 1)
         return torch.exp(-self.log_gamma.exp() * squares)
-
-    def extra_repr(self) -> str:
-        """Torch's arguments, then ours."""
-        own = f"power={self.power}, balance={self.balance}" if self.kernel == "polynomial" else f"gamma={self.gamma}"
-        return f"{super().extra_repr()}, kernel={self.kernel!r}, {own}"

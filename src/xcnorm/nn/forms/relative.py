@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import Parameter, signature
 from typing import ClassVar, Literal
 
 import torch
@@ -55,6 +56,11 @@ class Relative(nn.Conv2d):
         """Whether it takes statistics of the whole batch in training."""
         return False
 
+    @classmethod
+    def option_names(cls) -> list[str]:
+        """What a layer takes besides torch's arguments: its keyword-only ones."""
+        return [name for name, each in signature(cls).parameters.items() if each.kind is Parameter.KEYWORD_ONLY]
+
     def learn(self, **shapes: tuple[int, ...]) -> None:
         """Register what is learnt besides filters and bias, and let it start."""
         for name, shape in shapes.items():
@@ -106,6 +112,13 @@ class Relative(nn.Conv2d):
         grouped = combine(output.unflatten(1, (self.groups, -1)), maps.to(output.dtype).unsqueeze(2))
         result: Tensor = grouped.flatten(1, 2)
         return result
+
+    def extra_repr(self) -> str:
+        """Torch's own arguments, then the options."""
+        torchs: str = super().extra_repr()  # type: ignore[no-untyped-call]
+        values = {name: getattr(self, name, None) for name in self.option_names()}
+        ours = [f"{name}={value!r}" for name, value in values.items() if not isinstance(value, Tensor)]
+        return ", ".join([torchs, *ours])
 
 
 def unit_filters(weight: Tensor, eps: float = 0.0) -> Tensor:

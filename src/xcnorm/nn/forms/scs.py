@@ -82,7 +82,3 @@ class SharpenedCosineConv2d(Relative):
         cosine = self.cosine(input, (self.patch_squares(input) + _EPS).sqrt() + floor, _EPS)
         output = cosine.sign() * (cosine.abs() + _EPS).pow(power)
         return output if self.gain is None else output * self.gain
-
-    def extra_repr(self) -> str:
-        """Torch's arguments, then ours."""
-        return f"{super().extra_repr()}, p={self.p:.4g}, q={self.q:.4g}"

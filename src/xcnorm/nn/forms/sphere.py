@@ -42,7 +42,3 @@ class SphereConv2d(Relative):
     def respond(self, input: Tensor) -> Tensor:
         """``g`` of the angles."""
         return ANGULAR[self.angular](self.cosine(input, (self.patch_squares(input) + _EPS).sqrt(), _EPS))
-
-    def extra_repr(self) -> str:
-        """Torch's arguments, then ours."""
-        return f"{super().extra_repr()}, angular={self.angular!r}"

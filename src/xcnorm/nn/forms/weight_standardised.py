@@ -38,7 +38,3 @@ class WeightStandardisedConv2d(Relative):
         """The convolution."""
         variance, mean = torch.var_mean(self.weight, (1, 2, 3), correction=self.correction, keepdim=True)
         return self._conv_forward(input, (self.weight - mean) * (variance + self.eps).rsqrt(), self.bias)
-
-    def extra_repr(self) -> str:
-        """Torch's arguments, then ours."""
-        return f"{super().extra_repr()}, correction={self.correction}, eps={self.eps}"

@@ -12,7 +12,7 @@ from xcnorm.nn.conv import (
     XCNormConv2d,
     XCNormConv3d,
 )
-from xcnorm.nn.forms.form import Form, register_form
+from xcnorm.nn.forms.form import LayerForm, register_form
 from xcnorm.nn.layer import SMALLEST_PATCH
 from xcnorm.nn.linear import RXCNormLinear, XCNormLinear
 
@@ -21,6 +21,4 @@ _ROBUST = {nn.Conv1d: RXCNormConv1d, nn.Conv2d: RXCNormConv2d, nn.Conv3d: RXCNor
 
 for _name, _layers in (("xcnorm", _XCNORM), ("r_xcnorm", _ROBUST)):
     # A padded zero is a value like any other of a patch, and would break its invariance.
-    register_form(
-        Form(_name, _layers, activation=False, smallest_patch=SMALLEST_PATCH, padding_mode="replicate")  # type: ignore[arg-type]
-    )
+    register_form(LayerForm(_name, _layers, activation=False, smallest_patch=SMALLEST_PATCH, padding_mode="replicate"))
