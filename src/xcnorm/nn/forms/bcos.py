@@ -48,8 +48,7 @@ class BcosConv2d(Relative):
             raise ValueError(f"b must be at least 1, got {b!r}")
         if type(max_out) is not int or max_out < 1:
             raise ValueError(f"max_out must be an integer of at least 1, got {max_out!r}")
-        if (isinstance(scale, str) and scale != "none") or (not isinstance(scale, str) and not scale > 0):
-            raise ValueError(f"scale must be above 0 or 'none', got {scale!r}")
+        _check_scale(scale)
         super().__init__(in_channels, out_channels, *geometry, **rest)
         self.b, self.max_out, self.scale = b, max_out, scale
         if max_out > 1:
@@ -65,3 +64,8 @@ class BcosConv2d(Relative):
             cosine = self.by_group(torch.div, output, (self.patch_squares(input) + _EPS).sqrt()).abs()
             output = output * (cosine if self.b == 2 else (cosine + _EPS).pow(self.b - 1))
         return output if self.scale == "none" else output * (self.scale / math.sqrt(self.weight[0].numel()))
+
+
+def _check_scale(scale: object) -> None:
+    if scale != "none" and not (isinstance(scale, int | float) and scale > 0):
+        raise ValueError(f"scale must be above 0 or 'none', got {scale!r}")
