@@ -18,9 +18,7 @@ from importlib import import_module
 from statistics import correlation, linear_regression
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from benchmarks.results_file import add_options, write
 from benchmarks.roofline import ceilings, flop, moved, patch, positions
@@ -36,21 +34,12 @@ BACKENDS = (
     Side("r_xcnorm plain", "r_xcnorm", backend="plain"),
     Side("r_xcnorm reference", "r_xcnorm", backend="reference"),
 )
-WEIGHT_STANDARDISED, B_COS = Side("weight-standardised conv", "conv"), Side("b-cos conv", "conv")
+WEIGHT_STANDARDISED, B_COS = Side("weight-standardised conv", "weight_standardised"), Side("b-cos conv", "conv")
 
 GROWN = {"cpu": LayerShape(4, 64, 64, 32, 3, padding=1), "cuda": LayerShape(128, 64, 64, 32, 3, padding=1)}
 GROWN_SIDES = tuple(side for side in SIDES if side.preset is None)
 
 _UNFOLDED = {"cpu": 2**28, "cuda": 2**32}  # bytes of all patches; the reference holds some six times as many at once
-
-
-class WeightStandardisedConv2d(nn.Conv2d):
-    """Convolution with filters of zero mean and unit variance (Qiao et al., 2019)."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        variance, mean = torch.var_mean(self.weight, (1, 2, 3), keepdim=True)
-        weight = (self.weight - mean) / (variance + 1e-10).sqrt()
-        return F.conv2d(input, weight, None, self.stride, self.padding)
 
 
 @cache
@@ -72,10 +61,8 @@ def more_sides(shape: LayerShape, device: str) -> list[Side]:
 
 def build(side: Side, shape: LayerShape) -> nn.Module:
     """The layer of a side, also of one that is not of the library."""
-    size = (shape.channels_in, shape.channels_out, shape.kernel, shape.stride, shape.padding)
-    if side == WEIGHT_STANDARDISED:
-        return nn.Sequential(WeightStandardisedConv2d(*size, bias=False), nn.BatchNorm2d(shape.channels_out), nn.ReLU())
     if side == B_COS:
+        size = (shape.channels_in, shape.channels_out, shape.kernel, shape.stride, shape.padding)
         return nn.Sequential(import_module("bcos.modules").BcosConv2d(*size), nn.BatchNorm2d(shape.channels_out))
     return make(side, shape)
 

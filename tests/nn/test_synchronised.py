@@ -92,6 +92,7 @@ def norm_cases() -> dict[str, Case]:
         "BatchNorm2d-cumulative": (2, lambda: nn.BatchNorm2d(5, momentum=None)),
         "BatchNorm2d-untracked": (2, lambda: nn.BatchNorm2d(5, track_running_stats=False)),
         "BatchNorm3d": (3, lambda: nn.BatchNorm3d(5)),
+        "BatchTestNorm": (2, lambda: xnn.BatchTestNorm(5)),
     }
     return {
         name: Case(lambda rank=rank, norm=norm: nn.Sequential(plain(rank, 4, 5), norm()), (4, *(4, 3, 2)[:rank]))

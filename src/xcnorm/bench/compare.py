@@ -12,10 +12,11 @@ from xcnorm.bench.ahead import compile_ahead
 from xcnorm.bench.conditions import Conditions
 from xcnorm.bench.gate import gate
 from xcnorm.bench.shapes import LayerShape
-from xcnorm.bench.sides import CONV, SIDES, Side
+from xcnorm.bench.sides import SIDES, Side
 from xcnorm.bench.summary import brief
 from xcnorm.bench.timing import race
 from xcnorm.environment import environment
+from xcnorm.nn import find_form
 
 Result = dict[str, Any]
 
@@ -92,7 +93,7 @@ def _measure(case: Case, conditions: Conditions, modes: Sequence[str], turns: in
     gates = {
         side.name: _worst(gate(side, shape, conditions) for shape in case.shapes)
         for side in case.sides
-        if side.layer != CONV.layer
+        if find_form(side.layer).whole
     }
     passed = [side for side in case.sides if side.name not in gates or gates[side.name]["passed"]]
     modules = {side.name: conditions.place(case.build(side)) for side in passed}

@@ -17,7 +17,7 @@ class Side:
 
     Args:
         name: As in tables.
-        layer: ``"conv"``, ``"xcnorm"`` or ``"r_xcnorm"``.
+        layer: The form, one of `xcnorm.nn.FORMS`.
         preset: Of an XCNorm layer; None for its own default.
         backend: Of an XCNorm layer; None for the one that fits.
     """

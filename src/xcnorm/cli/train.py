@@ -33,7 +33,10 @@ def command(
         typer.Option(help="Random views on top of the method, such as randconv.", show_default="none"),
     ] = None,
     model: Annotated[str | None, typer.Option(help="The network.", show_default="the recipe's")] = None,
-    layer: Annotated[str | None, typer.Option(help="conv, xcnorm or r_xcnorm.", show_default="conv")] = None,
+    layer: Annotated[
+        str | None,
+        typer.Option(help="The form of the convolutions, such as r_xcnorm or bcos.", show_default="conv"),
+    ] = None,
     recipe: Annotated[
         str | None,
         typer.Option(help="Optimiser and schedule, such as fast or paper.", show_default="fast"),

@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
+from xcnorm.conversion.reasons import Skip, contains_pool, find_classifier, reason_to_keep
 from xcnorm.conversion.report import Change, attach_report
-from xcnorm.conversion.tree import ACTIVATIONS, NORMS, Slot, list_slots, runs_in_order, successors
+from xcnorm.conversion.tree import ACTIVATIONS, NORM_CLASSES, Slot, list_slots, successors
 from xcnorm.errors import unknown_name
-from xcnorm.nn import (
-    RXCNormConv1d,
-    RXCNormConv2d,
-    RXCNormConv3d,
-    RXCNormLinear,
-    XCNormConv1d,
-    XCNormConv2d,
-    XCNormConv3d,
-    XCNormLayer,
-    XCNormLinear,
-)
-from xcnorm.nn.layer import SMALLEST_PATCH
+from xcnorm.nn import FORMS, NORMS, LayerForm, Relative, XCNormLayer, find_form
 from xcnorm.nn.options import rectify_of_first, resolve
 
-Skip = str | type[nn.Module] | Callable[[str, nn.Module], bool]
-
-_XCNORM: dict[type[nn.Module], tuple[type[XCNormLayer], type[XCNormLayer]]] = {
-    nn.Conv1d: (XCNormConv1d, RXCNormConv1d),
-    nn.Conv2d: (XCNormConv2d, RXCNormConv2d),
-    nn.Conv3d: (XCNormConv3d, RXCNormConv3d),
-    nn.Linear: (XCNormLinear, RXCNormLinear),
-}
-_LAYERS = ("xcnorm", "r_xcnorm")
 _DENSE = ("linear", "xcnorm")
-
-_POOLS = (
-    nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d,
-)  # fmt: skip
-_SHORTCUTS = ("downsample", "shortcut", "projection")
+_WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 
 
 def convert(
@@ -50,18 +26,19 @@ def convert(
     *,
     dense: str = "linear",
     rectify_first: str | None = None,
-    padding_mode: str = "replicate",
+    padding_mode: str | None = None,
     **options: Any,
 ) -> nn.Module:
-    """Put XCNorm layers in place of a model's convolutions. The model is changed and returned; retrain it.
+    """Put XCNorm layers or relatives in place of a model's convolutions. The model is changed and returned; retrain it.
 
     A convolution's weights become the initial filters of the layer in its place. The norm and the activation that
     directly follow it, in a Sequential or a known block (torchvision's and timm's ResNets, DenseNets), are replaced by
-    identities: the layer brings its own. Kept as they are:
+    identities: the layer brings its own. Of relatives, which are for images alone, each says whether they stay. Kept as
+    they are:
 
     - the classifier, which is the last linear layer, or a last 1x1 convolution;
     - 1x1 convolutions on shortcuts, so that the shortcut stays linear, and on pooled values;
-    - convolutions whose patch has fewer than 16 values;
+    - convolutions whose patch has fewer than 16 values, which relatives may have;
     - with ``norm="instance"``, the activation before an average pool and after the last converted convolution: the mean
       of a map normalised per image is zero. A convolution that is averaged without any activation gets ``norm="none"``.
 
@@ -69,14 +46,15 @@ def convert(
 
     Args:
         model: Any module tree.
-        layer: ``"xcnorm"`` or ``"r_xcnorm"``.
+        layer: ``"xcnorm"``, ``"r_xcnorm"`` or another of `xcnorm.nn.FORMS`.
         skip: Layers to leave alone: names with wildcards (``"layer4.*"``), classes, or functions of name and module;
             one or several.
         dense: Hidden linear layers stay ``"linear"`` or become ``"xcnorm"`` too.
         rectify_first: ``rectify`` of the first layer, if it is converted. Left out, it is ``"abs"``, which measured
             best, unless ``preset="paper"`` or ``rectify`` is given.
-        padding_mode: Padding of layers that padded with zeros; ``"zeros"`` leaves them.
-        **options: Options of the layers; see `xcnorm.nn.RobustOptions`.
+        padding_mode: Padding of layers that padded with zeros; ``"zeros"`` leaves them. Left out, it is ``"replicate"``
+            for XCNorm layers, and relatives pad as before.
+        **options: Options of the layers; those of XCNorm layers are in `xcnorm.nn.RobustOptions`.
 
     Returns:
         The model; or the new layer, if the model was a single convolution.
@@ -101,13 +79,21 @@ def convert(
         7      Linear       Linear        kept       the classifier
         2 converted, 2 removed, 4 kept
     """
-    if layer not in _LAYERS:
-        raise ValueError(unknown_name("layer", layer, _LAYERS))
+    forms = [name for name in FORMS if name != "conv"]
+    if layer not in forms:
+        raise ValueError(unknown_name("layer", layer, forms))
+    form = find_form(layer)
     if dense not in _DENSE:
         raise ValueError(unknown_name("dense", dense, _DENSE))
+    if form.whole:
+        rectify_first = rectify_of_first(rectify_first, options)
+    else:
+        form.check_options(options)
+        for argument, asked in (("dense", dense != "linear"), ("rectify_first", rectify_first is not None)):
+            if asked:
+                raise ValueError(f"{argument} is for XCNorm layers, not for layer={layer!r}; leave it out")
     skips = [skip] if isinstance(skip, str | type) or callable(skip) else list(skip)
-    rectify_first = rectify_of_first(rectify_first, options)
-    conversion = _Conversion(model, layer == "r_xcnorm", rectify_first, padding_mode, options)
+    conversion = _Conversion(model, form, rectify_first, padding_mode or form.padding_mode, options)
     for slot in conversion.candidates(dense == "xcnorm", skips):
         conversion.replace(slot)
     conversion.restore_last_activation()
@@ -126,60 +112,41 @@ class _Conversion:
     """One conversion under way."""
 
     def __init__(
-        self, model: nn.Module, robust: bool, rectify_first: str | None, padding_mode: str, options: dict[str, Any]
+        self, model: nn.Module, form: LayerForm, rectify_first: str | None, padding_mode: str, options: dict[str, Any]
     ) -> None:
         self.root = model
-        self.robust = robust
+        self.form = form
         self.rectify_first = rectify_first
         self.padding_mode = padding_mode
         self.options = options
         self.changes: dict[str, Change] = {}
-        self.converted: dict[int, XCNormLayer] = {}
+        self.converted: dict[int, nn.Module] = {}
         self.last_activation: Slot | None = None
         self.slots = {slot.name: slot for slot in list_slots(model)}
         self.next = successors(self.slots)
-        self.per_image = resolve(options, robust=robust, dense=False).norm == "instance"
+        self.per_image = self._per_image()
         modules = [slot.module for slot in self.slots.values()]
-        weighted = [m for m in modules if type(m) in _XCNORM or isinstance(m, XCNormLayer)]
+        weighted = [m for m in modules if type(m) in _WEIGHTED or isinstance(m, XCNormLayer | Relative)]
         self.first = weighted[0] if weighted else None
-        self.classifier = _classifier(weighted)
+        self.classifier = find_classifier(weighted)
+
+    def _per_image(self) -> bool:
+        """Whether the new layers standardise each channel of each image."""
+        return self.form.whole and NORMS[resolve(self.options, robust=self.form.robust, dense=False).norm].per_image
 
     def candidates(self, dense: bool, skips: list[Skip]) -> Iterator[Slot]:
         """Slots to convert; the others with weights are noted as kept, with the reason."""
         for slot in list(self.slots.values()):
-            if (reason := self._reason_to_keep(slot, dense, skips)) is not None:
+            if (reason := reason_to_keep(slot, self.form, self.classifier, dense, skips)) is not None:
                 self._note(slot, slot.module, "kept", reason)
-            elif type(slot.module) in _XCNORM:
+            elif type(slot.module) in self.form.layers:
                 yield slot
 
-    def _reason_to_keep(self, slot: Slot, dense: bool, skips: list[Skip]) -> str | None:
-        module = slot.module
-        if isinstance(module, XCNormLayer):
-            return "already an XCNorm layer"
-        if type(module) not in _XCNORM:
-            if isinstance(module, nn.modules.conv._ConvNd | nn.Linear):
-                return f"{type(module).__name__} has no XCNorm form"
-            return None
-        if any(_matches(skip, slot) for skip in skips):
-            return "skipped by request"
-        if module is self.classifier:
-            return "the classifier"
-        if isinstance(module, nn.Linear):
-            return None if dense else "linear layers were not asked for (dense='linear')"
-        assert isinstance(module, nn.modules.conv._ConvNd)
-        if any(part in _SHORTCUTS for part in slot.name.split(".")) and all(k == 1 for k in module.kernel_size):
-            return "a shortcut, which stays linear"
-        if all(k == 1 for k in module.kernel_size) and _contains_pool(slot.parent):
-            return "works on pooled values, as in squeeze and excitation"
-        if (alpha := module.weight[0].numel()) < SMALLEST_PATCH:
-            return f"a patch has only {alpha} values, fewer than {SMALLEST_PATCH}"
-        return None
-
     def replace(self, slot: Slot) -> None:
-        """Put the XCNorm layer in place, and take out the norm and activation that directly follow."""
-        norm = self._follower(slot, NORMS)
+        """Put the layer in place, and take out those of norm and activation that it does not keep behind it."""
+        norm = self._follower(slot, NORM_CLASSES)
         activation = self._follower(norm or slot, ACTIVATIONS)
-        pooled = self.per_image and _contains_pool(self._next_module(activation or norm or slot))
+        pooled = self.per_image and contains_pool(self._next_module(activation or norm or slot))
         # A module that hangs in several places is converted once and shared again.
         if id(slot.module) not in self.converted:
             # The mean of a map normalised per image is zero, so what is averaged is rectified or not normalised.
@@ -188,12 +155,15 @@ class _Conversion:
         layer = self.converted[id(slot.module)]
         self._put(slot, layer)
         self._note(slot, layer, "converted", "; ".join(self._remarks(slot.module, layer)))
-        if norm is not None:
-            self._remove(norm, f"follows {slot.name}, which normalises its own channels")
+        own = self.form.whole
+        if norm is not None and (own or self.form.norm == "none"):
+            does = "which normalises its own channels" if own else "which needs no norm"
+            self._remove(norm, f"follows {slot.name}, {does}")
         if activation is not None and pooled:
             self._note(activation, activation.module, "kept", "the mean of a map normalised per image is zero")
-        elif activation is not None:
-            self._remove(activation, f"follows {slot.name}, which rectifies on its own")
+        elif activation is not None and not self.form.activation:
+            does = "which rectifies on its own" if own else "which needs no activation"
+            self._remove(activation, f"follows {slot.name}, {does}")
         if not isinstance(slot.module, nn.Linear):
             self.last_activation = activation
 
@@ -213,16 +183,18 @@ class _Conversion:
     def note_the_rest(self) -> None:
         """Say of every other layer why it is as it was."""
         ours = [name + "." for name, slot in self.slots.items() if isinstance(slot.module, XCNormLayer)]
+        unknown = "not known to follow a converted layer directly"
+        stays = unknown if self.form.whole else f"{unknown}, or stays around layer={self.form.name!r}"
         for slot in self.slots.values():
             inside = slot.name.startswith(tuple(ours))
             if slot.name in self.changes or inside or next(slot.module.children(), None) is not None:
                 continue
-            if isinstance(slot.module, (*NORMS, nn.LayerNorm, *ACTIVATIONS)):
-                self._note(slot, slot.module, "kept", "not known to follow a converted layer directly")
+            if isinstance(slot.module, (*NORM_CLASSES, nn.LayerNorm, *ACTIVATIONS)):
+                self._note(slot, slot.module, "kept", stays)
             else:
                 self._note(slot, slot.module, "kept", "nothing to convert")
 
-    def _make(self, module: nn.Module, overrides: dict[str, Any]) -> XCNormLayer:
+    def _make(self, module: nn.Module, overrides: dict[str, Any]) -> nn.Module:
         assert isinstance(module, nn.modules.conv._ConvNd | nn.Linear)
         options = {**self.options, **overrides}
         if module is self.first and self.rectify_first is not None:
@@ -230,32 +202,39 @@ class _Conversion:
         if module is not self.first:
             options.pop("channelwise", None)  # an option of the layer that sees the colours
         where: dict[str, Any] = {"device": module.weight.device, "dtype": module.weight.dtype}
-        cls: Any = _XCNORM[type(module)][self.robust]
-        layer: XCNormLayer
+        cls: Any = self.form.layers[type(module)]
+        layer: Any
+        biased = module.bias is not None and self.form.bias
         if isinstance(module, nn.Linear):
-            if options.get("norm") == "instance":
+            if NORMS[options.get("norm", "none")].per_image:
                 options["norm"] = "batch"  # one value per channel and sample has no instance statistics
             layer = cls(module.in_features, module.out_features, **where, **options)
         else:
             mode = self.padding_mode if _pads_with_zeros(module) else module.padding_mode
             layer = cls(
                 module.in_channels, module.out_channels, module.kernel_size, module.stride, module.padding,
-                module.dilation, module.groups, padding_mode=mode, **where, **options,
+                module.dilation, module.groups, biased, padding_mode=mode, **where, **options,
             )  # fmt: skip
         with torch.no_grad():
-            layer.weight.copy_(module.weight)
+            # Where several filters stand for one, the others stay as they are: alike they could not part.
+            layer.weight[:: len(layer.weight) // len(module.weight)].copy_(module.weight)
+            if biased:
+                layer.bias.copy_(module.bias)
+            if isinstance(layer, Relative):
+                layer.start()
         layer.weight.requires_grad_(module.weight.requires_grad)
-        return layer.train(module.training)
+        made: nn.Module = layer.train(module.training)
+        return made
 
-    def _remarks(self, module: nn.Module, layer: XCNormLayer) -> Iterator[str]:
+    def _remarks(self, module: nn.Module, layer: nn.Module) -> Iterator[str]:
         yield "weights kept as initial filters"
-        if getattr(module, "bias", None) is not None:
+        if getattr(module, "bias", None) is not None and getattr(layer, "bias", None) is None:
             yield "bias dropped"
-        if isinstance(module, nn.modules.conv._ConvNd) and layer.correlation.padding_mode != module.padding_mode:
-            yield f"padding_mode={layer.correlation.padding_mode!r}"
+        if isinstance(module, nn.modules.conv._ConvNd) and layer.padding_mode != module.padding_mode:
+            yield f"padding_mode={layer.padding_mode!r}"
         if self.rectify_first is not None and module is self.first:
             yield f"rectify={self.rectify_first!r}"
-        if layer.options.norm == "none" != self.options.get("norm"):
+        if isinstance(layer, XCNormLayer) and layer.options.norm == "none" != self.options.get("norm"):
             yield "norm='none', as it is averaged without an activation"
 
     def _remove(self, slot: Slot, reason: str) -> None:
@@ -272,30 +251,6 @@ class _Conversion:
     def _note(self, slot: Slot, now: nn.Module, action: str, reason: str) -> None:
         before, after = type(slot.module).__name__, type(now).__name__
         self.changes[slot.name] = Change(slot.name, before, after, action, reason)
-
-
-def _contains_pool(module: nn.Module | None) -> bool:
-    """Whether a module averages over positions, itself or, as squeeze and excitation does, inside."""
-    return module is not None and not runs_in_order(module) and any(isinstance(m, _POOLS) for m in module.modules())
-
-
-def _classifier(weighted: list[nn.Module]) -> nn.Module | None:
-    """The last layer with weights, if it is linear: a Linear, or in a fully convolutional network a 1x1 convolution."""
-    if not weighted:
-        return None
-    last = weighted[-1]
-    if isinstance(last, nn.modules.conv._ConvNd) and (len(weighted) == 1 or any(k > 1 for k in last.kernel_size)):
-        linear = [module for module in weighted if isinstance(module, nn.Linear)]
-        return linear[-1] if linear else None
-    return last
-
-
-def _matches(skip: Skip, slot: Slot) -> bool:
-    if isinstance(skip, str):
-        return fnmatchcase(slot.name, skip)
-    if isinstance(skip, type):
-        return isinstance(slot.module, skip)
-    return skip(slot.name, slot.module)
 
 
 def _pads_with_zeros(module: nn.modules.conv._ConvNd) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from xcnorm.conversion.tree import ACTIVATIONS, NORMS, Slot, list_slots, successors
+from xcnorm.conversion.tree import ACTIVATIONS, NORM_CLASSES, Slot, list_slots, successors
 from xcnorm.nn import Dictionary, Rebuilt
 
 _MAX_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
@@ -70,7 +70,7 @@ def _end_of_unit(slot: Slot, following: dict[str, Slot], places: Counter[int]) -
     What hangs in several places, a ReLU for all of a model perhaps, may run behind other convolutions too, and ends the
     search.
     """
-    for kinds in (NORMS, ACTIVATIONS, _MAX_POOLS):
+    for kinds in (NORM_CLASSES, ACTIVATIONS, _MAX_POOLS):
         after = following.get(slot.name)
         if places[id(slot.module)] == 1 and after is not None and isinstance(after.module, kinds):
             slot = after if places[id(after.module)] == 1 else slot

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from xcnorm.nn import InstanceNorm
+from xcnorm.nn import Norm
 
-NORMS = (_NormBase, nn.GroupNorm, InstanceNorm)
+NORM_CLASSES = (_NormBase, nn.GroupNorm, Norm)
 ACTIVATIONS = (
     nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.RReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish,
     nn.Hardswish, nn.Hardtanh, nn.Softplus, nn.Tanh, nn.Sigmoid,

@@ -33,7 +33,7 @@ class ModelSettings(Settings):
 
     Attributes:
         name: One of `xcnorm.list_models()`.
-        layer: ``"conv"``, ``"xcnorm"`` or ``"r_xcnorm"``.
+        layer: The form of its convolutions, one of `xcnorm.nn.FORMS`.
         options: Further arguments of `xcnorm.create_model`.
     """
 

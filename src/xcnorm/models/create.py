@@ -68,26 +68,27 @@ def create_model(
 
     Args:
         name: One of `list_models`.
-        layer: ``"conv"``, the network as published; ``"xcnorm"`` or ``"r_xcnorm"``, the same network with these
-            layers in place of its convolutions, their norms and their activations.
-        norm: ``"batch"``, ``"instance"``, ``"group"``, ``"layer"`` or ``"none"``, for every norm of the network,
-            inside and outside of the layers. None is the network's own for ``"conv"``, and for the XCNorm forms
-            what their preset says: ``"instance"``, with ``preset="paper"`` ``"batch"``. Dense XCNorm layers have
-            no instance statistics and take ``"batch"`` instead.
+        layer: The form, one of `xcnorm.nn.FORMS`: ``"conv"``, the network as published; ``"xcnorm"`` or ``"r_xcnorm"``,
+            the same network with these layers in place of its convolutions, their norms and their activations; or a
+            relative, such as ``"bcos"``, in place of its convolutions.
+        norm: One of `xcnorm.nn.NORMS`, for every norm of the network, inside and outside of the layers. None is the
+            network's own for ``"conv"`` and most relatives, and for the XCNorm forms what their preset says:
+            ``"instance"``, with ``preset="paper"`` ``"batch"``. Dense XCNorm layers have no statistics of single images
+            and take ``"batch"`` instead.
         num_classes: Number of classes.
         in_channels: Channels of the images.
         rectify_first: ``"relu"``, ``"abs"`` or ``"none"``: what rectifies the first layer. None is the network's
-            own activation for ``"conv"``. For the XCNorm forms it is ``"abs"``, which measured best, unless
+            own activation, if the form keeps it. For the XCNorm forms it is ``"abs"``, which measured best, unless
             ``preset="paper"`` or an explicit ``rectify`` says otherwise.
         dense: Hidden dense layers, where the network has any (``digits_cnn``): ``"linear"`` with a ReLU, or
             ``"xcnorm"``, possible with ``layer="conv"`` too. None is ``"linear"``, except for the XCNorm forms
             with ``preset="paper"``.
-        **layer_options: Options of the XCNorm layers; see `xcnorm.nn.RobustOptions`. ``channelwise`` goes to the
-            first layer only.
+        **layer_options: Options of the layers; those of XCNorm layers are in `xcnorm.nn.RobustOptions`, those of a
+            relative in its class. ``channelwise`` goes to the first layer only.
 
     Raises:
         ValueError: A name or value is unknown, or the network has no hidden dense layers to replace.
-        TypeError: An option is unknown, or there is no XCNorm layer that could take it.
+        TypeError: An option is unknown, or there is no layer that could take it.
 
     Example:
         >>> import torch

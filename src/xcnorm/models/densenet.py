@@ -57,21 +57,21 @@ class DenseNet(Network):
         channels = 2 * growth
         parts = [
             wiring.unit(in_channels, channels, 7, stride=2, padding=3, first=True),
-            nn.MaxPool2d(3, 2, padding=1),
+            wiring.max_pool(3, 2, 1),
         ]
         for block, count in enumerate(blocks):
             if block > 0:  # a transition: half the maps, half the size
                 parts += [
                     wiring.preactivation(channels),
                     wiring.convolution(channels, channels // 2, 1),
-                    nn.Identity() if wiring.plain else nn.ReLU(),
+                    wiring.before_pool(own=False),
                     nn.AvgPool2d(2),
                 ]
                 channels //= 2
             for _ in range(count):
                 parts.append(_DenseLayer(wiring, channels, growth))
                 channels += growth
-        parts += [wiring.norm(channels), nn.ReLU(), global_pool()]
+        parts += [wiring.norm(channels), wiring.before_pool(own=True), global_pool()]
         super().__init__(nn.Sequential(*parts), channels, num_classes)
         initialise(self, "fan_in")
 

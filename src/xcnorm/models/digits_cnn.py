@@ -27,9 +27,9 @@ class DigitsCNN(Network):
         bias = wiring.norm_kind == "none"  # a norm would cancel it
         trunk = nn.Sequential(
             wiring.unit(in_channels, 64, 5, bias=bias, first=True),
-            nn.MaxPool2d(2),
+            wiring.max_pool(2),
             wiring.unit(64, 128, 5, bias=bias),
-            nn.MaxPool2d(2),
+            wiring.max_pool(2),
             nn.AdaptiveAvgPool2d(5),
             nn.Flatten(),
             wiring.dense(128 * 5 * 5, 1024),

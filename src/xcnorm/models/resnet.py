@@ -30,7 +30,7 @@ class _Block(nn.Module):
             self.shortcut = nn.Sequential(
                 nn.Conv2d(channels_in, channels_out, 1, stride, bias=False), wiring.norm(channels_out)
             )
-        self.activation = nn.ReLU() if wiring.plain else nn.Identity()
+        self.activation = nn.Identity() if wiring.whole else wiring.activation()
 
     def forward(self, input: Tensor) -> Tensor:
         output: Tensor = self.activation(self.residual(input) + self.shortcut(input))
@@ -65,7 +65,7 @@ class ResNet(Network):
     ) -> None:
         parts = [
             wiring.unit(in_channels, 64, 7, stride=2, padding=3, first=True),
-            nn.MaxPool2d(3, 2, padding=1),
+            wiring.max_pool(3, 2, 1),
         ]
         channels = 64
         for stage, count in enumerate(blocks):
@@ -74,9 +74,9 @@ class ResNet(Network):
                 stride = 2 if stage > 0 and index == 0 else 1
                 parts.append(_Block(wiring, channels, width, stride, bottleneck=bottleneck))
                 channels = 4 * width if bottleneck else width
-        if not wiring.plain:
-            parts += [wiring.norm(channels), nn.ReLU()]
-        super().__init__(nn.Sequential(*parts, global_pool()), channels, num_classes)
+        if wiring.whole:
+            parts.append(wiring.norm(channels))
+        super().__init__(nn.Sequential(*parts, wiring.before_pool(own=False), global_pool()), channels, num_classes)
         initialise(self, "fan_out", zero_bias=False)
 
 

@@ -9,7 +9,7 @@ from xcnorm.models.wiring import Network, Wiring, global_pool, initialise
 
 
 class _Block(nn.Module):
-    """Two 3x3 convolutions around a shortcut, each preceded by norm and ReLU where it is plain."""
+    """Two 3x3 convolutions around a shortcut, each preceded by norm and ReLU where the form keeps them."""
 
     def __init__(
         self, wiring: Wiring, channels_in: int, channels_out: int, stride: int, *, first: bool = False
@@ -64,7 +64,7 @@ class WideResNet(Network):
             wiring.convolution(in_channels, 16, 3, padding=1, first=True),
             *blocks,
             wiring.norm(channels),
-            nn.ReLU(),
+            wiring.before_pool(own=True),
             global_pool(),
         )
         super().__init__(trunk, channels, num_classes)

@@ -7,19 +7,10 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from xcnorm.errors import unknown_name
-from xcnorm.nn import (
-    NORMS,
-    RXCNormConv2d,
-    RXCNormLinear,
-    XCNormConv2d,
-    XCNormLayer,
-    XCNormLinear,
-    make_norm,
-)
-from xcnorm.nn.layer import SMALLEST_PATCH
+from xcnorm.nn import NORMS, XCNormLayer, make_norm
+from xcnorm.nn.forms import Relative, find_form
 from xcnorm.nn.options import rectify_of_first, resolve
 
-LAYERS = ("conv", "xcnorm", "r_xcnorm")
 RECTIFIERS = ("relu", "abs", "none")
 DENSE = ("linear", "xcnorm")
 
@@ -64,31 +55,33 @@ class Abs(nn.Module):
 
 
 class Wiring:
-    """How a network is built: plain or on XCNorm layers, with which norms, and what rectifies its first layer.
+    """How a network is built: in which form, with which norms, and what rectifies its first layer.
 
     A network asks a wiring for its parts and so exists in all forms at once. In the XCNorm forms one layer takes the
-    place of a convolution with its norm and its activation.
+    place of a convolution with its norm and its activation; of the other forms, each says what stays around it.
 
     Args:
-        layer: ``"conv"``, ``"xcnorm"`` or ``"r_xcnorm"``.
-        norm: ``"batch"``, ``"instance"``, ``"group"``, ``"layer"`` or ``"none"``. None is ``own_norm`` for
-            ``"conv"``, and for the XCNorm forms what the layers' preset says.
+        layer: The form, one of `xcnorm.nn.forms.FORMS`: ``"conv"``, ``"xcnorm"``, ``"r_xcnorm"``, or a relative.
+        norm: One of `xcnorm.nn.NORMS`. None is what the form says: ``own_norm`` for ``"conv"`` and most relatives, and
+            for the XCNorm forms that of the layers' preset.
         own_norm: The norm of the published network.
         rectify_first: ``"relu"``, ``"abs"`` or ``"none"``, for the first layer only. None is the network's own
-            activation for ``"conv"``. For the XCNorm forms it is ``"abs"``, which measured best, unless
+            activation, if the form keeps any. For the XCNorm forms it is ``"abs"``, which measured best, unless
             ``preset="paper"`` or an explicit ``rectify`` says otherwise.
         dense: Hidden dense layers are ``"linear"`` (and a ReLU) or ``"xcnorm"``. None is ``"linear"``, except
             with an XCNorm form and ``preset="paper"``.
-        **options: Options of the XCNorm layers; see `xcnorm.nn.RobustOptions`. ``channelwise`` goes to the first
-            layer, which sees the colours: in a deep 1x1 convolution a channel of a patch is a single value.
+        **options: Options of the layers. Those of XCNorm layers are `xcnorm.nn.RobustOptions`; with ``layer="conv"``
+            they go to dense XCNorm layers. ``channelwise`` goes to the first layer, which sees the colours: in a deep
+            1x1 convolution a channel of a patch is a single value.
 
     Attributes:
-        plain: Whether the network is made of plain convolutions.
+        form: The form.
+        whole: Whether one layer takes the place of a convolution with its norm and its activation.
         norm_kind: Name of the norm in use.
 
     Raises:
-        ValueError: An argument or an option's value is unknown.
-        TypeError: An option is unknown, or there is no XCNorm layer that could take it.
+        ValueError: An argument or an option's value is unknown, or two of them do not go together.
+        TypeError: An option is unknown, or there is no layer that could take it.
     """
 
     def __init__(
@@ -101,30 +94,31 @@ class Wiring:
         dense: str | None = None,
         **options: Any,
     ) -> None:
+        self.form = find_form(layer)
+        self.whole = self.form.whole
         for argument, value, known in (
-            ("layer", layer, LAYERS),
             ("norm", own_norm if norm is None else norm, NORMS),
             ("rectify_first", "none" if rectify_first is None else rectify_first, RECTIFIERS),
             ("dense", "linear" if dense is None else dense, DENSE),
         ):
             if value not in known:
                 raise ValueError(unknown_name(argument, value, known))
-        self.plain = layer == "conv"
-        self._robust = layer == "r_xcnorm"
-        paper = not self.plain and options.get("preset") == "paper"
+        paper = self.whole and options.get("preset") == "paper"
         self._dense = dense or ("xcnorm" if paper else "linear")
-        if self.plain and self._dense == "linear" and options:
-            names = ", ".join(map(repr, options))
-            raise TypeError(f"layer='conv' has no layer options, got {names}; use layer='xcnorm' or 'r_xcnorm'")
+        if self._dense == "xcnorm" and issubclass(self.form.convolution, Relative):
+            raise ValueError(f"dense='xcnorm' does not go with layer={layer!r}; leave dense out")
 
         # Instance statistics are undefined where there is one value per channel and image.
-        dense_norm = {} if norm is None else {"norm": "batch" if norm == "instance" else norm}
-        if self.plain:
-            self.norm_kind = norm or own_norm
+        dense_norm = {} if norm is None else {"norm": "batch" if NORMS[norm].per_image else norm}
+        if not self.whole:
+            self.norm_kind = norm or self.form.norm or own_norm
             self._rectify_first = rectify_first
+            if self._dense == "linear":
+                self.form.check_options(options)
+            self._first_options = self._options = {} if self._dense == "xcnorm" else options
             self._dense_options = options | dense_norm
             return
-        resolved = resolve(options, robust=self._robust, dense=False)
+        resolved = resolve(options, robust=self.form.robust, dense=False)
         self.norm_kind = norm or resolved.norm
         self._rectify_first = rectify_of_first(rectify_first, options) or resolved.rectify
         deeper = {name: value for name, value in options.items() if name != "channelwise"}
@@ -146,32 +140,33 @@ class Wiring:
     ) -> nn.Module:
         """Convolution, norm and activation; or the XCNorm layer in place of all three.
 
-        A convolution whose patch has fewer than 16 values stays plain in every form.
+        A convolution whose patch has fewer than 16 values stays plain in the XCNorm forms.
 
         Args:
             channels_in: Input channels.
             channels_out: Output channels.
             kernel: Kernel size.
             stride: Stride.
-            padding: Padding; with zeros in plain convolutions, by replication in XCNorm layers, for which a zero
-                is a value like any other.
-            bias: Whether the plain convolution has a bias.
-            activation: The plain network's own; None for none.
+            padding: Padding; with zeros as published, by replication in XCNorm layers, for which a zero is a value
+                like any other.
+            bias: Whether the convolution has a bias, in forms that can have one.
+            activation: The network's own; None for none.
             first: Whether this is the network's first layer, the one ``rectify_first`` speaks of.
         """
-        if not self.plain and channels_in * kernel**2 >= SMALLEST_PATCH:
-            layer = RXCNormConv2d if self._robust else XCNormConv2d
-            options = self._first_options if first else self._options
-            return layer(channels_in, channels_out, kernel, stride, padding, padding_mode="replicate", **options)
-        if first and not self.plain and "channelwise" in self._first_options:
+        small = channels_in * kernel**2 < self.form.smallest_patch
+        if first and small and "channelwise" in self._first_options:
             raise ValueError(
                 f"channelwise is for the first layer, which stays plain here: a patch has "
-                f"{channels_in * kernel**2} values, fewer than {SMALLEST_PATCH}; leave it out"
+                f"{channels_in * kernel**2} values, fewer than {self.form.smallest_patch}; leave it out"
             )
-        parts = [
-            nn.Conv2d(channels_in, channels_out, kernel, stride, padding, bias=bias),
-            self.norm(channels_out),
-        ]
+        size = (channels_in, channels_out, kernel, stride, padding)
+        if small:
+            convolution: nn.Module = nn.Conv2d(*size, bias=bias)
+        else:
+            convolution = self._layer(*size, bias=bias, first=first)
+            if self.whole:
+                return convolution
+        parts = [convolution, self.norm(channels_out)]
         if activation is not None:
             parts.append(self.activation(activation, first=first))
         return nn.Sequential(*parts)
@@ -186,20 +181,43 @@ class Wiring:
         padding: int = 0,
         first: bool = False,
     ) -> nn.Module:
-        """A convolution on its own, for networks that normalise before it; or the XCNorm layer in its place."""
-        if self.plain:
-            return nn.Conv2d(channels_in, channels_out, kernel, stride, padding, bias=False)
-        return self.unit(channels_in, channels_out, kernel, stride=stride, padding=padding, first=first)
+        """A convolution on its own, for networks that normalise before it; or the layer in its place."""
+        if self.whole:
+            return self.unit(channels_in, channels_out, kernel, stride=stride, padding=padding, first=first)
+        return self._layer(channels_in, channels_out, kernel, stride, padding, bias=False, first=first)
+
+    def _layer(self, *size: int, bias: bool, first: bool) -> nn.Module:
+        """The form's layer."""
+        make: Any = self.form.convolution
+        options = self._first_options if first else self._options
+        return make(*size, bias=bias and self.form.bias, padding_mode=self.form.padding_mode, **options)
 
     def preactivation(self, channels: int, *, first: bool = False) -> nn.Module:
         """Norm and ReLU before a convolution; nothing before an XCNorm layer, which brings its own."""
-        return nn.Sequential(self.norm(channels), self.activation(first=first)) if self.plain else nn.Identity()
+        return nn.Identity() if self.whole else nn.Sequential(self.norm(channels), self.activation(first=first))
 
     def activation(self, own: type[nn.Module] = nn.ReLU, *, first: bool = False) -> nn.Module:
-        """The network's own activation, or the one asked for after the first layer."""
-        if not first or self._rectify_first is None:
-            return own()
-        return {"relu": nn.ReLU, "abs": Abs, "none": nn.Identity}[self._rectify_first]()
+        """The network's own activation, or the one asked for after the first layer; nothing where the form has none."""
+        if first and self._rectify_first is not None:
+            return {"relu": nn.ReLU, "abs": Abs, "none": nn.Identity}[self._rectify_first]()
+        return own() if self.form.activation or self.whole else nn.Identity()
+
+    def before_pool(self, *, own: bool) -> nn.Module:
+        """What stands before an average pool.
+
+        Args:
+            own: Whether the published network has a ReLU there.
+
+        A ReLU stands wherever a norm's maps would be averaged: those that were just normalised per image have a mean
+        of zero, so that without it nothing would come out of the pool.
+        """
+        unrectified = self.whole or (not self.form.activation and NORMS[self.norm_kind].per_image)
+        return nn.ReLU() if unrectified or (own and self.form.activation) else nn.Identity()
+
+    def max_pool(self, kernel: int, stride: int | None = None, padding: int = 0) -> nn.Module:
+        """A max pool, or what the form has in its place."""
+        make: Any = self.form.max_pool
+        return make(kernel, stride, padding)
 
     def norm(self, channels: int) -> nn.Module:
         """A norm on its own, with a learnable scale and shift."""
@@ -209,8 +227,8 @@ class Wiring:
         """A hidden dense layer with its activation."""
         if self._dense == "linear":
             return nn.Sequential(nn.Linear(features_in, features_out), nn.ReLU())
-        layer = RXCNormLinear if self._robust else XCNormLinear
-        return layer(features_in, features_out, **self._dense_options)
+        make: Any = find_form("r_xcnorm" if self.form.robust else "xcnorm").layers[nn.Linear]
+        return make(features_in, features_out, **self._dense_options)
 
 
 def global_pool() -> nn.Sequential:
@@ -219,7 +237,7 @@ def global_pool() -> nn.Sequential:
 
 
 def initialise(network: Network, mode: Literal["fan_in", "fan_out"], *, zero_bias: bool = True) -> None:
-    """He-normal weights for the plain convolutions; XCNorm layers know how to start.
+    """He-normal weights for convolutions, plain or relatives; XCNorm layers know how to start.
 
     Args:
         network: The network.
@@ -229,5 +247,7 @@ def initialise(network: Network, mode: Literal["fan_in", "fan_out"], *, zero_bia
     for module in network.modules():
         if isinstance(module, nn.Conv2d) and not isinstance(module, XCNormLayer):
             nn.init.kaiming_normal_(module.weight, mode=mode, nonlinearity="relu")
+            if isinstance(module, Relative):
+                module.start()
     if zero_bias:
         nn.init.zeros_(network.classifier.bias)

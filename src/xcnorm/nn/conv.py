@@ -16,7 +16,7 @@ from xcnorm.nn.options import RobustOptions
 
 Sizes = int | tuple[int, ...]
 
-_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _XCNormConv(XCNormLayer, _ConvNd):
@@ -39,10 +39,10 @@ class _XCNormConv(XCNormLayer, _ConvNd):
         dtype: torch.dtype | None = None,
         **options: Unpack[RobustOptions],
     ) -> None:
-        _check_arguments(self.rank, in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
+        check_arguments(self.rank, in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
         refuse_bias(bias)
-        if padding_mode not in _PADDING_MODES:
-            raise ValueError(unknown_name("padding_mode", padding_mode, _PADDING_MODES))
+        if padding_mode not in PADDING_MODES:
+            raise ValueError(unknown_name("padding_mode", padding_mode, PADDING_MODES))
         arguments: tuple[Any, ...] = (in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
         super().__init__(*arguments, False, padding_mode, device, dtype)  # type: ignore[call-arg]  # the rank's class is next
         self._add_stages(dict(options), len(self.kernel_size), groups, device, dtype)
@@ -95,7 +95,7 @@ class _XCNormConv(XCNormLayer, _ConvNd):
                 )
 
 
-def _check_arguments(
+def check_arguments(
     rank: int,
     in_channels: object,
     out_channels: object,

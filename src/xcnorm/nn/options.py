@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 from xcnorm.errors import unknown_name
 from xcnorm.functional import ROBUST_FUNCTIONS
 from xcnorm.functional.rectify import Rectify
-from xcnorm.nn.norm import NORMS
+from xcnorm.nn.norms import NORMS
 from xcnorm.nn.scale import REDUCTIONS
 
 Preset = Literal["default", "paper"]
@@ -28,7 +28,7 @@ class StageOptions(TypedDict, total=False):
         tau: Initial value of the learnable sharpening exponent, above 0.5; or ``"none"``.
         gain: The learnable gain A: ``"before_norm"`` (as printed), ``"after_norm"`` or ``"none"``.
         mask: The norm-based attention mask.
-        norm: Channel norm: ``"batch"``, ``"instance"``, ``"group"``, ``"layer"`` or ``"none"``.
+        norm: Channel norm, one of `xcnorm.nn.NORMS`.
         momentum: Weight of the newest batch in moving averages (the channel norm's, and c's).
         backend: Name of the operator backend to use; None lets `xcnorm.ops` choose.
     """
@@ -157,9 +157,9 @@ def _check(options: Options, *, robust: bool, dense: bool) -> None:
     _check_number("momentum", options.momentum, above=0)
     if options.momentum > 1:
         raise ValueError(f"momentum must be at most 1, got {options.momentum}; 0.1 is usual")
-    if dense and options.norm == "instance":
+    if dense and NORMS[options.norm].per_image:
         raise ValueError(
-            "norm='instance' is undefined for a dense layer, which has one value per channel and sample; "
+            f"norm={options.norm!r} is undefined for a dense layer, which has one value per channel and sample; "
             "use 'batch', 'group', 'layer' or 'none'"
         )
 

@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 import xcnorm.functional as xf
 from xcnorm.functional.gain import initial_gain
 from xcnorm.functional.sharpen import exponent, raw_exponent
-from xcnorm.nn.norm import InstanceNorm, make_norm
+from xcnorm.nn.norms import BatchTestNorm, InstanceNorm, make_norm
 from xcnorm.nn.options import Options
 from xcnorm.nn.scale import RobustScale
 from xcnorm.ops import Averages, ChannelNorm, Correlation, Spec
@@ -134,10 +134,12 @@ class Stages(nn.Module):
             return ChannelNorm()
         if type(norm) is InstanceNorm:
             return ChannelNorm("instance", eps=norm.eps)
-        if type(norm) not in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d) and getattr(norm, "communicates", True):
+        known = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, BatchTestNorm)
+        if type(norm) not in known and getattr(norm, "communicates", True):
             return None
         assert isinstance(norm, _BatchNorm)
-        if not norm.training and norm.running_mean is not None and norm.running_var is not None:
+        averages = not norm.training and not isinstance(norm, BatchTestNorm)
+        if averages and norm.running_mean is not None and norm.running_var is not None:
             return ChannelNorm("given", norm.running_mean.to(dtype), norm.running_var.to(dtype), norm.eps)
         if images * positions < 2 or (norm.training and norm.momentum is None):  # None: an average of all batches
             return None
@@ -146,16 +148,8 @@ class Stages(nn.Module):
     def _averages(self, channel_norm: ChannelNorm | None, scale: RobustScale | None) -> Averages:
         """What a training step moves."""
         norm = self.norm
-        mean = variance = batches = None
-        momentum = 0.0
-        if (
-            channel_norm is not None
-            and isinstance(norm, _BatchNorm)
-            and norm.training
-            and norm.running_mean is not None
-        ):
-            mean, variance, batches = norm.running_mean, norm.running_var, norm.num_batches_tracked
-            assert norm.momentum is not None
-            momentum = norm.momentum
-        c = None if scale is None else scale.average
-        return Averages(mean, variance, batches, momentum, c, self.options.momentum)
+        c, c_momentum = (None, 0.0) if scale is None else (scale.average, scale.momentum)
+        if channel_norm is None or not isinstance(norm, _BatchNorm) or not norm.training or norm.running_mean is None:
+            return Averages(c=c, c_momentum=c_momentum)
+        assert norm.momentum is not None
+        return Averages(norm.running_mean, norm.running_var, norm.num_batches_tracked, norm.momentum, c, c_momentum)

@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from xcnorm.errors import UserError
 from xcnorm.nn.dictionary import Dictionary, worst_rebuilt
+from xcnorm.nn.norms import BatchTestNorm, Norm
 from xcnorm.nn.scale import MovingScale
 from xcnorm.ops.autograd import apply
 
@@ -25,7 +26,8 @@ def synchronise(model: nn.Module) -> nn.Module:
 
     Every `torch.nn.BatchNorm1d`, `2d` and `3d` becomes a `SyncBatchNorm`, the moving c of every R-XCNorm layer a
     `SyncMovingScale`, and every `Dictionary` a `SyncDictionary`. Modules change in place and keep their parameters and
-    buffers, so state dicts and optimisers notice nothing. Norms that look at one image at a time stay as they are.
+    buffers, so state dicts and optimisers notice nothing. A `BatchTestNorm` becomes a `SyncBatchTestNorm`. Norms that
+    look at one image at a time stay as they are.
 
     In training mode every process must then run the model, and its backward, equally often: the others wait for it.
 
@@ -36,7 +38,7 @@ def synchronise(model: nn.Module) -> nn.Module:
         The same model.
 
     Raises:
-        UserError: The model has a batch norm of another class, whose statistics would silently stay apart.
+        UserError: The model has another module with statistics of the batch, which would silently stay apart.
 
     Example:
         >>> model = synchronise(nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()))
@@ -47,14 +49,17 @@ def synchronise(model: nn.Module) -> nn.Module:
         # A new class instead of a new module: whoever else holds the module, holds the synchronised one.
         if type(module) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
             module.__class__ = SyncBatchNorm
+        elif type(module) is BatchTestNorm:
+            module.__class__ = SyncBatchTestNorm
         elif type(module) is MovingScale:
             module.__class__ = SyncMovingScale
         elif type(module) is Dictionary:
             module.__class__ = SyncDictionary
-        elif isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm | nn.SyncBatchNorm):
+        elif _stays_apart(module):
+            instead = "use torch.nn.BatchNorm1d, 2d or 3d, or " if isinstance(module, _BatchNorm | Norm) else ""
             raise UserError(
                 f"{name or 'the model'} is a {type(module).__name__}, which cannot share its statistics between "
-                "processes; use torch.nn.BatchNorm1d, 2d or 3d, or train in one process"
+                f"processes; {instead}train in one process"
             )
     return model
 
@@ -110,6 +115,14 @@ class SyncBatchNorm(_BatchNorm):
             )
 
 
+class SyncBatchTestNorm(BatchTestNorm, SyncBatchNorm):
+    """`BatchTestNorm` that trains over the batches of all processes; in evaluation each takes its own."""
+
+    # Torch's annotations forget that either may be absent.
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
+
+
 class SyncMovingScale(MovingScale):
     """`MovingScale` that follows the patches of all processes."""
 
@@ -140,6 +153,13 @@ class SyncDictionary(Dictionary):
         seeds = [torch.empty_like(own) for _ in range(processes)]
         dist.all_gather(seeds, own)
         return total[:-1].view_as(sums), total[-1], torch.cat(seeds)
+
+
+def _stays_apart(module: nn.Module) -> bool:
+    """Whether a module takes statistics of its own process's batch alone."""
+    if isinstance(module, _BatchNorm):
+        return not isinstance(module, SyncBatchNorm | nn.SyncBatchNorm)
+    return bool(getattr(module, "pools_batch", False))
 
 
 def _several_processes() -> bool:
