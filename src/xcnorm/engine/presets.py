@@ -21,6 +21,7 @@ from xcnorm.errors import UserError, unknown_name
 
 KINDS = ("table", "categories", "severity", "mrs", "bars", "convergence")
 _KEYS = ("title", "kind", "recipe", "seeds", "columns", "base", "across", "arms", "published")
+_TWINS = ("beyond", "paper")  # folders whose presets have twins on small data
 _ARM_KEYS = ("label", "preset", "set", "paper")
 
 
@@ -79,8 +80,8 @@ class Preset:
 @cache
 def list_presets() -> tuple[str, ...]:
     """The names of the presets that come with the package."""
-    papers = sorted(f"paper/{name}{mini}" for name in shipped.names("paper") for mini in ("", "_mini"))
-    return (*shipped.names("."), *sorted(_methods()), *papers)
+    twins = [f"{folder}/{name}{mini}" for folder in _TWINS for name in shipped.names(folder) for mini in ("", "_mini")]
+    return (*shipped.names("."), *sorted(_methods()), *sorted(twins))
 
 
 @cache
