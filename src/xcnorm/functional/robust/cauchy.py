@@ -2,7 +2,7 @@ r"""Cauchy's robust function, in its influence form."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -16,7 +16,7 @@ def _slope(t: Tensor) -> Tensor:
     return (1 - t.square()) / (1 + t.square()).square()
 
 
-def _kernel(t: Any, EXACT: tl.constexpr) -> Any:
+def _kernel(t: tl.tensor, EXACT: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
     square = t * t
     fraction = 1 / (1 + square)
     return t * fraction, (1 - square) * fraction * fraction

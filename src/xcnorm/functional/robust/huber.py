@@ -2,7 +2,7 @@ r"""Huber's robust function, in its influence form."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -16,7 +16,7 @@ def _inside(t: Tensor) -> Tensor:
     return (t.abs() <= 1).to(t.dtype)
 
 
-def _kernel(t: Any, EXACT: tl.constexpr) -> Any:
+def _kernel(t: tl.tensor, EXACT: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
     return tl.minimum(tl.maximum(t, -1.0), 1.0), tl.where(t * t <= 1, 1.0, 0.0)
 
 

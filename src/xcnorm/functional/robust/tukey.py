@@ -2,7 +2,7 @@ r"""Tukey's biweight, a robust function in its influence form."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -20,7 +20,7 @@ def _slope(t: Tensor) -> Tensor:
     return (1 - t.square()).clamp_min(0) * (1 - 5 * t.square())
 
 
-def _kernel(t: Any, EXACT: tl.constexpr) -> Any:
+def _kernel(t: tl.tensor, EXACT: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
     square = t * t
     rest = tl.where(square <= 1, 1 - square, 0.0)
     return t * rest * rest, rest * (1 - 5 * square)

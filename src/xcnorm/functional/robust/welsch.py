@@ -6,7 +6,7 @@ r"""Welsch's robust function: as printed, with the sign kept, and in its influen
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ def _influence_slope_in_place(t: Tensor, h: Tensor, work: Tensor) -> None:
     work.addcmul_(t, h, value=-1)
 
 
-def _kernel(t: Any, EXACT: tl.constexpr) -> Any:
+def _kernel(t: tl.tensor, EXACT: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
     square = t * t
     bell = tl.exp2(square * -0.7213475204444817)  # -1 / (2 log 2): a power of 2 is what GPUs have
     if EXACT:
@@ -58,7 +58,7 @@ def _kernel(t: Any, EXACT: tl.constexpr) -> Any:
     return tl.where(near, series, 1 - bell), t * bell
 
 
-def _signed_kernel(t: Any, EXACT: tl.constexpr) -> Any:
+def _signed_kernel(t: tl.tensor, EXACT: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
     square = t * t
     bell = tl.exp2(square * -0.7213475204444817)
     if EXACT:
@@ -72,7 +72,7 @@ def _signed_kernel(t: Any, EXACT: tl.constexpr) -> Any:
     return tl.where(t < 0, -h, h), tl.abs(t) * bell
 
 
-def _influence_kernel(t: Any, EXACT: tl.constexpr) -> Any:
+def _influence_kernel(t: tl.tensor, EXACT: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
     square = t * t
     bell = tl.exp2(square * -0.7213475204444817)
     return t * bell, bell - square * bell
