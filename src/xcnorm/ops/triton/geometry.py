@@ -128,11 +128,12 @@ def geometry(shape: tuple[int, ...], out_channels: int, spec: Correlation) -> Ge
     """The geometry of a correlation on an input ``(N, C, H, W)``, ``(N, C, L)`` or ``(N, C)``."""
     ones = (1,) * (2 - len(spec.kernel))
     left, right, top, bottom = (*spec.padding, *(0,) * (4 - len(spec.padding)))
-    return Geometry(
+    numbers = (
         shape[0], *ones, *shape[2:], shape[1], *ones, *spec.outputs(shape[2:]), out_channels, spec.groups,
         *ones, *spec.kernel, *ones, *spec.stride, *ones, *spec.dilation,
         top, bottom, left, right, shape[1] // spec.groups, out_channels // spec.groups,
     )  # fmt: skip
+    return Geometry._make(numbers)
 
 
 _compiled: dict[Callable[..., Any], Any] = {}

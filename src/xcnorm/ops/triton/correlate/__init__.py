@@ -52,7 +52,7 @@ def correlate(
 
 
 @correlate.register_fake
-def _(input, weight, c, geometry, padding, robust, per_patch, eps, precision, dtype):  # type: ignore[no-untyped-def]
+def _(input, weight, c, geometry, padding, robust, per_patch, eps, precision, dtype):
     g = Geometry(*geometry)
     dense = weight.ndim == 2
 
@@ -127,7 +127,7 @@ def correlate_backward(
 
 
 @correlate_backward.register_fake
-def _(grad_product, grad_divisor, grad_norm, input, weight, c, *rest):  # type: ignore[no-untyped-def]
+def _(grad_product, grad_divisor, grad_norm, input, weight, c, *rest):
     of_input, of_weight, of_c = rest[5:8]
     nothing = input.new_empty(0, dtype=torch.float32)
     return (

@@ -51,12 +51,12 @@ def finish(
         ``(C,)`` of a batch (zero if it is empty), else empty.
     """
     shape = _measured(product, statistics)
-    measured = tuple(product.new_empty(shape, dtype=torch.float32) for _ in range(2))
+    measured, spread = (product.new_empty(shape, dtype=torch.float32) for _ in range(2))
     y = torch.empty_like(product, dtype=dtype)
     if not product.numel():
-        return y, measured[0].zero_(), measured[1].zero_()
+        return y, measured.zero_(), spread.zero_()
     if statistics != "given":
-        mean, variance = measured
+        mean, variance = measured, spread
     tiles = cut(product, divisor, statistics, product.element_size(), PART)
     options = {"RECTIFY": rectify, "AFTER": gain_after, **tiles.constants}
     maps = product, divisor, factor, raw_tau, gain
@@ -67,11 +67,11 @@ def finish(
             partials, mean, variance, tiles.rows, tiles.parts, tiles.channels, TILE=tiles.tile, num_warps=8
         )
     forward.finish_tile[tiles.grid](*maps, mean, variance, y, eps, *tiles.sizes, STATISTICS=tiles.statistics, **options)
-    return y, *measured
+    return y, measured, spread
 
 
 @finish.register_fake
-def _(product, divisor, factor, raw_tau, gain, mean, variance, rectify, gain_after, statistics, eps, dtype):  # type: ignore[no-untyped-def]
+def _(product, divisor, factor, raw_tau, gain, mean, variance, rectify, gain_after, statistics, eps, dtype):
     shape = _measured(product, statistics)
     return torch.empty_like(product, dtype=dtype), divisor.new_empty(shape), divisor.new_empty(shape)
 
@@ -132,7 +132,7 @@ def finish_backward(
 
 
 @finish_backward.register_fake
-def _(grad, product, divisor, factor, raw_tau, gain, *options):  # type: ignore[no-untyped-def]
+def _(grad, product, divisor, factor, raw_tau, gain, *options):
     tensors = product, divisor, factor, raw_tau, gain
     return tuple(divisor.new_empty(0) if t is None else torch.empty_like(t) for t in tensors)
 
