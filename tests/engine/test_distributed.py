@@ -59,8 +59,9 @@ def test_two_processes_equal_one(method, tmp_path):
     model = build_model(experiment, pictures, small.ALONE.device)
     first = {name: parameter.detach() for name, parameter in model.named_parameters()}
     ones, twos = one["weights"]["last"], two["weights"]["last"]
-    # A rounding apart, some 1e-5; but in one run of four, among millions of values that pools choose from two are so near
-    # one another that the rounding decides: then 1 to 5 % was seen. With statistics of each process's own it is 100 %.
+    # A rounding apart, some 1e-5; but in one run of four, among millions of values that pools choose from two are so
+    # near one another that the rounding decides: then 1 to 5 % was seen. With statistics of each process's own it is
+    # 100 %.
     assert distance(ones, twos, first) < 0.15 * distance(ones, first, first)
     for name in ones.keys() - first.keys():
         torch.testing.assert_close(twos[name], ones[name], rtol=1e-2, atol=1e-3)

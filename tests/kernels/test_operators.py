@@ -1,6 +1,8 @@
 """Whole layers by Triton's kernels, as torch sees them: stages, state, derivatives, operators, and who runs what."""
 
 import copy
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -243,6 +245,20 @@ def test_nothing_has_to_be_known_of_the_number_of_images(kind, dtype):
         x, c = torch.empty(images, 4, 5, 5), torch.ones(()) if layer.robust else None
         answer = backend.respond(x, layer.weight.detach(), ops.Spec(layer.correlation, dtype, c))
     assert answer.output.shape == (images, 6, 3, 3)
+
+
+def test_a_compiler_traces_a_layer_that_never_ran():
+    """The kernels are first imported while it does."""
+    code = """
+import copy, torch, xcnorm.nn as xnn
+layer = xnn.RXCNormConv2d(2, 3, 3, preset="paper", backend="triton")
+twin, x = copy.deepcopy(layer), torch.randn(2, 2, 4, 5)
+found = torch.compile(layer, backend="aot_eager", fullgraph=True)(x), layer.weight, *layer.buffers()
+expected = twin(x), twin.weight, *twin.buffers()
+found[0].sum().backward(); expected[0].sum().backward()
+assert all(map(torch.equal, (*found, layer.weight.grad), (*expected, twin.weight.grad)))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_per_sample_gradients_leave_the_kernels():

@@ -1,6 +1,7 @@
 """Which backend runs, how to choose another, and what is said about it."""
 
 import dataclasses
+import warnings
 
 import pytest
 import torch
@@ -73,6 +74,24 @@ def test_a_backend_that_cannot_is_passed_over_with_its_reason(layer, monkeypatch
     assert "not broken: no such device" in explanation.reason
     with pytest.raises(ValueError, match="backend='picky' cannot run this layer: only likes 7x7 kernels"):
         dispatch.choose(IMAGE, layer.correlation, "picky")
+
+
+@pytest.mark.parametrize("available", [True, False])
+def test_a_costly_reason_is_told_once_where_the_backend_could_run(layer, monkeypatch, available):
+    costly = dataclasses.replace(
+        ops.backends()[0],
+        name="costly",
+        priority=99,
+        unsupported=lambda x, spec: dispatch.Costly("give it a kernel"),
+        unavailable=lambda: None if available else "no such device",
+    )
+    monkeypatch.setattr(dispatch, "_backends", [costly, *ops.backends()])
+    monkeypatch.setattr(dispatch, "_told", set())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            layer(IMAGE)
+    assert [str(warning.message) for warning in caught] == ["give it a kernel"] * available
 
 
 def test_explaining_something_else_is_refused():

@@ -34,13 +34,13 @@ from xcnorm.ops.spec import ChannelNorm, Correlation, Response, Spec, full_preci
 def respond(input: Tensor, weight: Tensor, spec: Spec) -> Response:
     """Similarity and the stages after it."""
     norm = spec.norm or ChannelNorm()
-    filters = _Filters.apply(weight)
+    filters = _Filters.apply(weight)  # type: ignore[no-untyped-call]
     settings = spec.tau, spec.gain, norm.mean, norm.variance
     options = FinishOptions(spec.rectify, spec.gain_after, norm.statistics, norm.eps)
     if torch.is_grad_enabled() or norm.statistics == "batch":
         quotient = _quotient(input, filters, spec.c, spec.correlation)
         rate, factor = _rate_and_factor(quotient, spec, filters)
-        output, mean, variance = Finishing.apply(options, quotient.product, rate, factor, *settings)
+        output, mean, variance = Finishing.apply(options, quotient.product, rate, factor, *settings)  # type: ignore[no-untyped-call]
         deviation = quotient.deviation.detach()
         if norm.statistics == "batch":
             spec.averages.move_norm(mean, variance, output.numel() // output.shape[1])
@@ -59,10 +59,10 @@ def respond(input: Tensor, weight: Tensor, spec: Spec) -> Response:
 def _quotient(input: Tensor, filters: Tensor, c: Tensor | None, spec: Correlation) -> Quotient:
     level = level_of(input, input.shape[1] if spec.channelwise else spec.groups)
     if spec.robust is None and not spec.channelwise:
-        total, *moments = Convolution.apply(input, level, filters, spec)
+        total, *moments = Convolution.apply(input, level, filters, spec)  # type: ignore[no-untyped-call]
         return plain_quotient(total, patch_moments(Moments(*moments), level, spec), filters, spec)
-    patches = patch_statistics(Moments(*_ChannelMoments.apply(input, level)), level, c, spec)
-    total, energy = Columns.apply(input, level, filters, patches.mean, patches.rate, spec)
+    patches = patch_statistics(Moments(*_ChannelMoments.apply(input, level)), level, c, spec)  # type: ignore[no-untyped-call]
+    total, energy = Columns.apply(input, level, filters, patches.mean, patches.rate, spec)  # type: ignore[no-untyped-call]
     return patches.quotient(total, energy, filters[0].numel())
 
 
@@ -85,7 +85,7 @@ def _quotients(
 
     def robust(block: slice) -> Quotient:
         part = PatchStatistics(*(map if map.shape[0] == 1 else map[block] for map in patches))
-        total, energy = Columns.apply(input[block], part.level, filters, part.mean, part.rate, spec)
+        total, energy = Columns.apply(input[block], part.level, filters, part.mean, part.rate, spec)  # type: ignore[no-untyped-call]
         return part.quotient(total, energy, filters[0].numel())
 
     return robust, patches.deviation

@@ -57,13 +57,13 @@ class Finishing(torch.autograd.Function):
         options: FinishOptions = ctx.options
         if torch.is_grad_enabled():
 
-            def formula(product: Tensor, rate: Tensor, factor: Any, tau: Any, gain: Any, *given: Any) -> list[Tensor]:
-                norm = ChannelNorm(options.statistics, *given, options.eps)
-                similarity, how = (
-                    per_group(product, rate),
-                    {"rectify": options.rectify, "gain_after": options.gain_after},
-                )
-                return [run_stages(similarity, factor, tau, gain, norm, **how)]
+            def formula(
+                product: Tensor, rate: Tensor, factor: Any, tau: Any, gain: Any, mean: Any, variance: Any
+            ) -> Any:
+                norm = ChannelNorm(options.statistics, mean, variance, options.eps)
+                rectify, gain_after = options.rectify, options.gain_after
+                similarity = per_group(product, rate)
+                return [run_stages(similarity, factor, tau, gain, norm, rectify=rectify, gain_after=gain_after)]
 
             return None, *through_formula(formula, inputs, grads[:1])
 

@@ -101,8 +101,8 @@ def _unsupported(input: Tensor, correlation: Correlation) -> str | None:
         return "one image, or the positions of all, have 2^31 values or more"
     if correlation.robust is not None and ROBUST_FUNCTIONS[correlation.robust].kernel is None:
         return Costly(
-            f"the robust function {correlation.robust!r} has no kernel form, without which a layer costs about 17 "
-            "times as much as a convolution instead of 1.5 times; give its RobustFunction a kernel"
+            f"the robust function {correlation.robust!r} has no form for kernels, and a layer by torch's operators "
+            "takes about 17 times as long as a convolution instead of 1.5 times; give its RobustFunction a kernel"
         )
     return None
 

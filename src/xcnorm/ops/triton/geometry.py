@@ -1,4 +1,4 @@
-"""Geometry of a correlation: which patches are a product's rows, which pixels they read, how these become factors."""
+"""Geometry of a correlation, and what else all its kernels know: which patches are their rows, what padding reads."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ from typing import Any, NamedTuple
 
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from xcnorm.functional import ROBUST_FUNCTIONS
 from xcnorm.ops.spec import Correlation
 
 SIDE: tl.constexpr = tl.constexpr(16)
 """Images, and positions, of a program that goes from one order of both to the other."""
-
-PATCH_UNIT: tl.constexpr = tl.constexpr(2.0**14)
-"""What patches after phi, at most 1, are multiplied by as float16."""
-
-FILTER_UNIT: tl.constexpr = tl.constexpr(2.0**10)
-"""The same for filters of unit norm."""
 
 
 class Geometry(NamedTuple):
@@ -65,38 +60,16 @@ class Geometry(NamedTuple):
         return self.taps * self.channels_per_group
 
     @property
-    def padded(self) -> bool:
-        """Whether there is any padding."""
-        return any((self.top, self.bottom, self.left, self.right))
-
-    @property
     def position_major(self) -> bool:
         """Whether rows run through the images first; see `place`."""
         # One pixel's channels must fill a few sectors of a cache line, or jumping from image to image wastes the rest.
         return self.channels_per_group >= 16 and self.images >= 32
 
-    def frame(self, *, padding: bool) -> Frame:
-        """The input's pixels, or also those of its padding."""
+    def frame(self, *, padding: bool) -> tuple[int, int, int, int]:
+        """Of the pixels that a kernel visits, with or without the padding: top, left, height and width."""
         if not padding:
-            return Frame(0, 0, self.height, self.width)
-        height, width = self.height + self.top + self.bottom, self.width + self.left + self.right
-        return Frame(self.top, self.left, height, width)
-
-
-class Frame(NamedTuple):
-    """The pixels of an image that a kernel visits.
-
-    Attributes:
-        top: Rows of padding above the input.
-        left: Columns of padding beside it.
-        height: With padding.
-        width: With padding.
-    """
-
-    top: int
-    left: int
-    height: int
-    width: int
+            return 0, 0, self.height, self.width
+        return self.top, self.left, self.height + self.top + self.bottom, self.width + self.left + self.right
 
 
 class Problem(NamedTuple):
@@ -131,15 +104,36 @@ class Problem(NamedTuple):
         }  # fmt: skip
 
 
+class Sides(NamedTuple):
+    """The data of both sides of a product.
+
+    Attributes:
+        input: ``(N, H, W, C)``.
+        filters: ``(C_out, taps, C_in / groups)``, in their unit; raw in a dense layer.
+        moments: Mean and inverse norm of each filter, ``(2, C_out)``, if they are raw; None if they are normalised.
+        mean: Of every patch, ``(groups, positions, images)``: rows that share a position read them at once.
+        deviation: The same.
+        c: Scale of the robust function, one number; None without one.
+    """
+
+    input: Tensor
+    filters: Tensor
+    moments: Tensor | None
+    mean: Tensor
+    deviation: Tensor
+    c: Tensor | None
+
+
 def geometry(shape: tuple[int, ...], out_channels: int, spec: Correlation) -> Geometry:
     """The geometry of a correlation on an input ``(N, C, H, W)``, ``(N, C, L)`` or ``(N, C)``."""
     ones = (1,) * (2 - len(spec.kernel))
     left, right, top, bottom = (*spec.padding, *(0,) * (4 - len(spec.padding)))
-    return Geometry(
+    numbers = (
         shape[0], *ones, *shape[2:], shape[1], *ones, *spec.outputs(shape[2:]), out_channels, spec.groups,
         *ones, *spec.kernel, *ones, *spec.stride, *ones, *spec.dilation,
         top, bottom, left, right, shape[1] // spec.groups, out_channels // spec.groups,
     )  # fmt: skip
+    return Geometry._make(numbers)
 
 
 _compiled: dict[Callable[..., Any], Any] = {}
@@ -223,38 +217,3 @@ def source(at, size, PADDING: tl.constexpr):
         tl.static_assert(PADDING == "circular", "unknown padding")
         at = tl.where(at < 0, at + size, tl.where(at >= size, at - size, at))
     return at, inside
-
-
-@triton.jit
-def standardise(values, mean, rate, EXACT: tl.constexpr):
-    """``(values - mean) * rate``, row by row; in one instruction where the product rounds more than that costs."""
-    if EXACT:
-        t = (values.to(tl.float32) - mean[:, None]) * rate[:, None]
-    else:
-        t = values.to(tl.float32) * rate[:, None] - (mean * rate)[:, None]
-    return t
-
-
-@triton.jit
-def apply_phi(t, PHI: tl.constexpr, EXACT: tl.constexpr):
-    """``h(t)`` and its slope ``h'(t)``; what the caller does not use costs nothing."""
-    if PHI is None:
-        h = t
-        slope = tl.full(t.shape, 1.0, tl.float32)
-    else:
-        h, slope = PHI(t, EXACT)
-    return h, slope
-
-
-@triton.jit
-def as_factor(values, dtype, unit, PRECISION: tl.constexpr):
-    """A tile as the matrix units take it: as float16 in a unit of its own, as TF32, or in a dtype."""
-    if PRECISION == "half":
-        factor = (values * unit).to(tl.float16)
-    elif PRECISION == "tf32":
-        # The matrix units cut float32 off after 10 bits; rounding first halves the error and leaves no bias.
-        bits = values.to(tl.float32).to(tl.int32, bitcast=True)
-        factor = ((bits + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
-    else:
-        factor = values.to(dtype)
-    return factor

@@ -78,7 +78,7 @@ def mask(norm: Tensor, weight: Tensor, bias: Tensor, alpha: int) -> Tensor:
 
 
 @mask.register_fake
-def _(norm, weight, bias, alpha):  # type: ignore[no-untyped-def]
+def _(norm, weight, bias, alpha):
     return torch.empty_like(norm)
 
 
@@ -179,7 +179,7 @@ def mask_backward(
 
 
 @mask_backward.register_fake
-def _(grad, norm, weight, bias, alpha):  # type: ignore[no-untyped-def]
+def _(grad, norm, weight, bias, alpha):
     return torch.empty_like(norm), torch.empty_like(weight), torch.empty_like(bias)
 
 

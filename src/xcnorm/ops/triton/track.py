@@ -14,18 +14,10 @@ _MANY = 2**16  # values that are too many for one program
 
 @torch.library.custom_op("xcnorm::track", mutates_args=("running_mean", "running_variance", "batches", "running_c"))
 def track(
-    mean: Tensor | None,
-    variance: Tensor | None,
-    running_mean: Tensor | None,
-    running_variance: Tensor | None,
-    batches: Tensor | None,
-    deviations: Tensor | None,
-    running_c: Tensor | None,
-    values: int,
-    patches: int,
-    momentum: float,
-    c_momentum: float,
-) -> None:
+    mean: Tensor | None, variance: Tensor | None, running_mean: Tensor | None, running_variance: Tensor | None,
+    batches: Tensor | None, deviations: Tensor | None, running_c: Tensor | None,
+    values: int, patches: int, momentum: float, c_momentum: float,
+) -> None:  # fmt: skip
     """Move averages towards a batch, as torch's batch norm does; an empty one leaves them alone.
 
     Args:
@@ -55,7 +47,7 @@ def track(
 
 
 @track.register_fake
-def _(*arguments):  # type: ignore[no-untyped-def]
+def _(*arguments):
     return None
 
 

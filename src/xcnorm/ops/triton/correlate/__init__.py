@@ -13,55 +13,25 @@ from xcnorm.ops.autograd import through_formula
 from xcnorm.ops.formulas.ncc import per_group
 from xcnorm.ops.formulas.similarity import similarity
 from xcnorm.ops.spec import Correlation
-from xcnorm.ops.triton.correlate.convolution import (
-    convolve,
-    input_gradient_of_convolution,
-    needs_copy,
-    weight_gradient_of_convolution,
-)
+from xcnorm.ops.triton.correlate import convolution, statistics_gradient
 from xcnorm.ops.triton.correlate.forward import multiply_patches
 from xcnorm.ops.triton.correlate.gradient_unit import largest
 from xcnorm.ops.triton.correlate.input_gradient import input_gradient
 from xcnorm.ops.triton.correlate.sides import filters_gradient, normalise_filters, padded_copy, patch_statistics
-from xcnorm.ops.triton.correlate.statistics_gradient import (
-    add_statistics_gradient,
-    energy_gradient,
-    plain_statistics_gradient,
-    robust_statistics_gradient,
-)
 from xcnorm.ops.triton.correlate.weight_gradient import weight_gradient
-from xcnorm.ops.triton.geometry import Geometry, Problem, both_orders_grid
+from xcnorm.ops.triton.geometry import Geometry, Problem, Sides, both_orders_grid
 
 
 @torch.library.custom_op("xcnorm::correlate", mutates_args=())
 def correlate(
-    input: Tensor,
-    weight: Tensor,
-    c: Tensor | None,
-    geometry: Sequence[int],
-    padding: str,
-    robust: str | None,
-    per_patch: bool,
-    eps: float,
-    precision: str,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Numerator and divisor of the similarity of every patch to every filter.
+    input: Tensor, weight: Tensor, c: Tensor | None, geometry: Sequence[int], padding: str, robust: str | None,
+    per_patch: bool, eps: float, precision: str, dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Numerator and divisor of the similarity of every patch of ``(N, H, W, C)`` to every raw filter.
 
     Only their quotient has a meaning, and only functions of it have a gradient: without a robust function the numerator
-    may be that of the patch over its deviation.
-
-    Args:
-        input: ``(N, H, W, C)``.
-        weight: The filters, raw, ``(C_out, C_in / groups, *kernel)``.
-        c: Scale of the robust function; None without one.
-        geometry: See `Geometry`.
-        padding: See `Problem`.
-        robust: See there.
-        per_patch: See there.
-        eps: See there.
-        precision: See there.
-        dtype: Of the numerator, and of the factors of the product.
+    may be that of the patch over its deviation. ``dtype`` is that of the numerator, and of the factors of the product;
+    `Problem` explains the rest.
 
     Returns:
         Numerator ``(N, positions, C_out)`` in ``dtype``; divisor ``(N, positions, groups)``; norm of the patches, after
@@ -70,21 +40,19 @@ def correlate(
     """
     p = Problem(Geometry(*geometry), padding, robust, per_patch, eps, precision)
     plain = precision == "convolution"
-    dense = weight.ndim == 2
-    filters, moments = normalise_filters(weight, dtype, precision, write=not dense)
-    copied = plain and needs_copy(p)
+    filters, moments = normalise_filters(weight, dtype, precision, write=weight.ndim > 2)
+    copied = plain and convolution.needs_copy(p)
     mean, deviation, sums, norm, padded = patch_statistics(input, p, copy=dtype if copied else None)
     if plain:
-        product = convolve(padded, filters, p.geometry, copied=copied)
+        product = convolution.convolve(padded, filters, p.geometry, copied=copied)
         return product, norm, norm.new_empty(0), deviation, sums, mean, filters, moments
-    product, divisor, robust_norm = multiply_patches(
-        input, weight if dense else filters, moments if dense else None, mean, deviation, c, p, dtype
-    )
+    sides = _sides(input, weight, filters, moments, mean, deviation, c)
+    product, divisor, robust_norm = multiply_patches(sides, p, dtype)
     return product, divisor, norm if robust_norm is None else robust_norm, deviation, sums, mean, filters, moments
 
 
 @correlate.register_fake
-def _(input, weight, c, geometry, padding, robust, per_patch, eps, precision, dtype):  # type: ignore[no-untyped-def]
+def _(input, weight, c, geometry, padding, robust, per_patch, eps, precision, dtype):
     g = Geometry(*geometry)
     dense = weight.ndim == 2
 
@@ -109,78 +77,57 @@ def _(input, weight, c, geometry, padding, robust, per_patch, eps, precision, dt
 
 @torch.library.custom_op("xcnorm::correlate_backward", mutates_args=())
 def correlate_backward(
-    grad_product: Tensor,
-    grad_divisor: Tensor,
-    grad_norm: Tensor | None,
-    input: Tensor,
-    weight: Tensor,
-    c: Tensor | None,
-    divisor: Tensor,
-    deviation: Tensor,
-    mean: Tensor,
-    filters: Tensor,
-    moments: Tensor,
-    of_input: bool,
-    of_weight: bool,
-    of_c: bool,
-    geometry: Sequence[int],
-    padding: str,
-    robust: str | None,
-    per_patch: bool,
-    eps: float,
-    precision: str,
-) -> tuple[Tensor, Tensor, Tensor]:
+    grad_product: Tensor, grad_divisor: Tensor, grad_norm: Tensor | None, input: Tensor, weight: Tensor,
+    c: Tensor | None, divisor: Tensor, deviation: Tensor, mean: Tensor, filters: Tensor, moments: Tensor,
+    of_input: bool, of_weight: bool, of_c: bool, geometry: Sequence[int], padding: str, robust: str | None,
+    per_patch: bool, eps: float, precision: str,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of input, weight and c; empty where nobody asked."""
     p = Problem(Geometry(*geometry), padding, robust, per_patch, eps, precision)
     plain = precision == "convolution"
-    copied = plain and needs_copy(p)
+    copied = plain and convolution.needs_copy(p)
     grad_product, grad_divisor = grad_product.contiguous(), grad_divisor.contiguous()
     grad_norm = None if grad_norm is None else grad_norm.contiguous()
     maxima = largest(grad_product, precision)
+    sides = _sides(input, weight, filters, moments, mean, deviation, c)
     grad_input, grad_weight, grad_c = (input.new_empty(0, dtype=torch.float32) for _ in range(3))
     if of_weight:
         if plain:
             padded = padded_copy(input, p, grad_product.dtype) if copied else input
-            parts = weight_gradient_of_convolution(grad_product, padded, filters, p.geometry, copied=copied)
+            parts = convolution.weight_gradient(grad_product, padded, filters, p.geometry, copied=copied)
             parts = parts.unsqueeze(0)
             del padded
         else:
-            parts = weight_gradient(grad_product, maxima, input, mean, deviation, c, p)
+            parts = weight_gradient(grad_product, maxima, sides, p)
         grad_weight = filters_gradient(parts, weight, moments)
         del parts
     if not (of_input or of_c):
         return grad_input, grad_weight, grad_c
     statistics = to_energy = of_scale_by_norm = None
     if c is None:
-        statistics = plain_statistics_gradient(grad_divisor, grad_norm, divisor, mean, deviation, p)
+        statistics = statistics_gradient.of_plain(grad_divisor, grad_norm, divisor, sides, p)
     else:
-        to_energy, of_scale_by_norm = energy_gradient(
-            grad_divisor, grad_norm, divisor, deviation, c, p, of_scale=per_patch or of_c
+        to_energy, of_scale_by_norm = statistics_gradient.of_energy(
+            grad_divisor, grad_norm, divisor, sides, p, of_c=of_c
         )
     if plain:
         assert statistics is not None
-        known = input_gradient_of_convolution(grad_product, filters, p.geometry, copied=copied)
+        known = convolution.input_gradient(grad_product, filters, p.geometry, copied=copied)
         grad_input = torch.empty_like(input)
-        add_statistics_gradient(grad_input, known, input, statistics, p, copied=copied)
+        statistics_gradient.add_to(grad_input, known, input, statistics, p, copied=copied)
         return grad_input, grad_weight, grad_c
-    dense = weight.ndim == 2
-    grad_input, sums = input_gradient(
-        grad_product, maxima, input, weight if dense else filters, moments if dense else None, mean, deviation, c,
-        to_energy, statistics, p,
-    )  # fmt: skip
+    grad_input, sums = input_gradient(grad_product, maxima, sides, to_energy, statistics, p)
     if c is not None:
         assert to_energy is not None
-        statistics, parts_of_c = robust_statistics_gradient(
-            sums, to_energy, of_scale_by_norm, mean, deviation, c, p, of_c=of_c
-        )
-        add_statistics_gradient(grad_input, grad_input, input, statistics, p, copied=False)
+        statistics, parts_of_c = statistics_gradient.of_robust(sums, to_energy, of_scale_by_norm, sides, p, of_c=of_c)
+        statistics_gradient.add_to(grad_input, grad_input, input, statistics, p, copied=False)
         if parts_of_c is not None:
             grad_c = parts_of_c.sum().reshape(c.shape)
     return grad_input, grad_weight, grad_c
 
 
 @correlate_backward.register_fake
-def _(grad_product, grad_divisor, grad_norm, input, weight, c, *rest):  # type: ignore[no-untyped-def]
+def _(grad_product, grad_divisor, grad_norm, input, weight, c, *rest):
     of_input, of_weight, of_c = rest[5:8]
     nothing = input.new_empty(0, dtype=torch.float32)
     return (
@@ -188,6 +135,15 @@ def _(grad_product, grad_divisor, grad_norm, input, weight, c, *rest):  # type: 
         torch.empty_like(weight, dtype=torch.float32) if of_weight else nothing.clone(),
         torch.empty_like(c, dtype=torch.float32) if of_c else nothing.clone(),
     )
+
+
+def _sides(
+    input: Tensor, weight: Tensor, filters: Tensor, moments: Tensor, mean: Tensor, deviation: Tensor, c: Tensor | None
+) -> Sides:
+    """A dense layer's weight is larger than its input: it is normalised along the way, without a copy."""
+    if weight.ndim == 2:
+        return Sides(input, weight, moments, mean, deviation, c)
+    return Sides(input, filters, None, mean, deviation, c)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

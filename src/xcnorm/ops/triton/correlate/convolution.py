@@ -15,7 +15,7 @@ from xcnorm.ops.triton.geometry import Geometry, Problem
 def needs_copy(p: Problem) -> bool:
     """Whether the input has to be padded in memory: the convolution pads by zeros alone, and evenly."""
     g = p.geometry
-    return g.padded and (p.padding != "zeros" or g.top != g.bottom or g.left != g.right)
+    return any((g.top, g.bottom, g.left, g.right)) and (p.padding != "zeros" or g.top != g.bottom or g.left != g.right)
 
 
 def convolve(padded: Tensor, filters: Tensor, g: Geometry, *, copied: bool) -> Tensor:
@@ -27,7 +27,7 @@ def convolve(padded: Tensor, filters: Tensor, g: Geometry, *, copied: bool) -> T
     return _from_torch(result).flatten(1, 2)
 
 
-def input_gradient_of_convolution(gradient: Tensor, filters: Tensor, g: Geometry, *, copied: bool) -> Tensor:
+def input_gradient(gradient: Tensor, filters: Tensor, g: Geometry, *, copied: bool) -> Tensor:
     """Gradient of what `convolve` took, ``(N, H, W, C)``, with its padding if that was copied."""
     rest = [
         (size + before + after - dilation * (kernel - 1) - 1) % stride  # pixels that no patch reaches
@@ -43,9 +43,7 @@ def input_gradient_of_convolution(gradient: Tensor, filters: Tensor, g: Geometry
     return _from_torch(result)
 
 
-def weight_gradient_of_convolution(
-    gradient: Tensor, padded: Tensor, filters: Tensor, g: Geometry, *, copied: bool
-) -> Tensor:
+def weight_gradient(gradient: Tensor, padded: Tensor, filters: Tensor, g: Geometry, *, copied: bool) -> Tensor:
     """Gradient of the filters, ``(C_out, taps, C_in / groups)``."""
     _, result, _ = torch.ops.aten.convolution_backward(
         _to_torch(gradient, g), padded.to(filters.dtype).permute(0, 3, 1, 2), _as_torch(filters, g), None,

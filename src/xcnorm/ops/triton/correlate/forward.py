@@ -8,48 +8,24 @@ import triton.language as tl
 from torch import Tensor
 
 from xcnorm.ops.triton.autotune import Block, power_of_two, scattered, tuned
-from xcnorm.ops.triton.geometry import (
-    FILTER_UNIT,
-    PATCH_UNIT,
-    Geometry,
-    Problem,
-    apply_phi,
-    as_factor,
-    place,
-    row_blocks,
-    source,
-    standardise,
-)
+from xcnorm.ops.triton.geometry import Geometry, Problem, Sides, place, row_blocks, source
+
+PATCH_UNIT: tl.constexpr = tl.constexpr(2.0**14)
+"""What patches after phi, at most 1, are multiplied by as float16."""
+
+FILTER_UNIT: tl.constexpr = tl.constexpr(2.0**10)
+"""The same for filters of unit norm."""
 
 
-def multiply_patches(
-    input: Tensor,
-    filters: Tensor,
-    moments: Tensor | None,
-    mean: Tensor,
-    deviation: Tensor,
-    c: Tensor | None,
-    p: Problem,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor | None]:
+def multiply_patches(sides: Sides, p: Problem, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
     """Numerator and divisor of the similarity.
-
-    Args:
-        input: ``(N, H, W, C)``.
-        filters: ``(C_out, taps, C_in / groups)``.
-        moments: Mean and inverse norm of each filter, ``(2, C_out)``, if they are raw; None if they are normalised.
-        mean: Of every patch, ``(groups, positions, images)``.
-        deviation: The same.
-        c: Scale of the robust function, one number; None without one.
-        p: What is correlated.
-        dtype: Of the numerator.
 
     Returns:
         ``(N, positions, C_out)`` in ``dtype`` and ``(N, positions, groups)`` in float32; with a robust function also
         the norm of the patches after phi, which is the divisor times their scale. Without one the patch is divided by
         its deviation, so that float16 can hold the product.
     """
-    g = p.geometry
+    g, input = p.geometry, sides.input
     product = input.new_empty((g.images, g.positions, g.out_channels), dtype=dtype)
     divisor = input.new_empty((g.images, g.positions, g.groups), dtype=torch.float32)
     norm = torch.empty_like(divisor) if p.robust else None
@@ -59,11 +35,11 @@ def multiply_patches(
     def run(block: Block) -> None:
         rows = row_blocks(g.images, g.positions, block.rows, block.position_major)
         _multiply_patches[(rows * triton.cdiv(g.filters_per_group, block.columns), g.groups)](
-            input, filters, moments, mean, deviation, c, product, divisor, norm, p.eps, g, **p.constants,
-            ONE_TAP=g.channels_per_group % block.depth == 0, **block.constants,
+            *sides, product, divisor, norm, p.eps, g, **p.constants, ONE_TAP=g.channels_per_group % block.depth == 0,
+            **block.constants,
         )  # fmt: skip
 
-    run(tuned("forward", _block(g, dtype, input.dtype), p, (dtype, input.dtype, moments is None), run))
+    run(tuned("forward", _block(g, dtype, input.dtype), p, (dtype, input.dtype, sides.moments is None), run))
     return product, divisor, norm
 
 
@@ -133,24 +109,9 @@ def _multiply_patches(
             tap = (start + deep) // g.channels_per_group
             offset_y = tap // g.kernel_width * g.dilation_height
             offset_x = tap % g.kernel_width * g.dilation_width
-        if ONE_TAP or POSITION_MAJOR:
-            row_at, row_in = source(y + offset_y, g.height, PADDING)
-            col_at, col_in = source(x + offset_x, g.width, PADDING)
-            within = (row_at * g.width + col_at) * g.channels
-            inside = row_in & col_in
-        if POSITION_MAJOR:
-            addresses = base[:, None] + (within + channel)[None, :]
-            if not ONE_TAP:
-                inside = (inside & (start + deep < alpha))[None, :]
-        elif ONE_TAP:
-            addresses = (base + within)[:, None] + channel[None, :]
-            inside = inside[:, None]
-        else:
-            row_at, row_in = source(y[:, None] + offset_y[None, :], g.height, PADDING)
-            col_at, col_in = source(x[:, None] + offset_x[None, :], g.width, PADDING)
-            addresses = base[:, None] + (row_at * g.width + col_at) * g.channels + channel[None, :]
-            inside = row_in & col_in & (start + deep < alpha)[None, :]
-        tile = tl.load(addresses, mask=inside, other=0)
+        tile = read_patches(
+            base, y, x, offset_y, offset_x, channel, start + deep < alpha, g, PADDING, ONE_TAP, POSITION_MAJOR, 1
+        )
         h, _ = apply_phi(standardise(tile, mean, rate, EXACT), PHI, EXACT)
         if not ONE_TAP:
             h = tl.where((start + deep < alpha)[None, :], h, 0)
@@ -186,3 +147,81 @@ def _multiply_patches(
         tl.store(divisor + at, tl.sqrt(squares), mask=exists)
         if norm is not None:
             tl.store(norm + at, tl.sqrt(squares) / rate, mask=exists)
+
+
+@triton.jit
+def read_patches(
+    base, y, x, offset_y, offset_x, channel, within_patch, g,
+    PADDING: tl.constexpr, ONE_TAP: tl.constexpr, POSITION_MAJOR: tl.constexpr, VECTOR: tl.constexpr,
+):  # fmt: skip
+    """A tile of values of patches: a patch in each row, a kernel offset and a channel in each column.
+
+    Args:
+        base: Where each row's image lies.
+        y: Row of the input at which each patch begins; one for all if ``POSITION_MAJOR``.
+        x: Column of the input, likewise.
+        offset_y: Rows to go on from there, for each column; one for all if ``ONE_TAP``.
+        offset_x: Columns to go on, likewise.
+        channel: Of each column.
+        within_patch: Whether a column exists, as they all do if ``ONE_TAP``.
+        g: The geometry.
+        PADDING: How the input is padded.
+        ONE_TAP: Whether all columns have the same kernel offset.
+        POSITION_MAJOR: As in `place`.
+        VECTOR: Columns that lie side by side, from a multiple of that number on.
+    """
+    if ONE_TAP or POSITION_MAJOR:
+        row_at, row_in = source(y + offset_y, g.height, PADDING)
+        col_at, col_in = source(x + offset_x, g.width, PADDING)
+        pixel = (row_at * g.width + col_at) * g.channels
+        inside = row_in & col_in
+    if POSITION_MAJOR:
+        pixel += channel
+        if not ONE_TAP:
+            pixel = tl.max_contiguous(tl.multiple_of(pixel, VECTOR), VECTOR)
+            inside = (inside & within_patch)[None, :]
+        addresses = base[:, None] + pixel[None, :]
+    elif ONE_TAP:
+        addresses = (base + pixel)[:, None] + channel[None, :]
+        inside = inside[:, None]
+    else:
+        row_at, row_in = source(y[:, None] + offset_y[None, :], g.height, PADDING)
+        col_at, col_in = source(x[:, None] + offset_x[None, :], g.width, PADDING)
+        addresses = base[:, None] + (row_at * g.width + col_at) * g.channels + channel[None, :]
+        inside = row_in & col_in & within_patch[None, :]
+    return tl.load(addresses, mask=inside, other=0)
+
+
+@triton.jit
+def standardise(values, mean, rate, EXACT: tl.constexpr):
+    """``(values - mean) * rate``, row by row; in one instruction where the product rounds more than that costs."""
+    if EXACT:
+        t = (values.to(tl.float32) - mean[:, None]) * rate[:, None]
+    else:
+        t = values.to(tl.float32) * rate[:, None] - (mean * rate)[:, None]
+    return t
+
+
+@triton.jit
+def apply_phi(t, PHI: tl.constexpr, EXACT: tl.constexpr):
+    """``h(t)`` and its slope ``h'(t)``; what the caller does not use costs nothing."""
+    if PHI is None:
+        h = t
+        slope = tl.full(t.shape, 1.0, tl.float32)
+    else:
+        h, slope = PHI(t, EXACT)
+    return h, slope
+
+
+@triton.jit
+def as_factor(values, dtype, unit, PRECISION: tl.constexpr):
+    """A tile as the matrix units take it: as float16 in a unit of its own, as TF32, or in a dtype."""
+    if PRECISION == "half":
+        factor = (values * unit).to(tl.float16)
+    elif PRECISION == "tf32":
+        # The matrix units cut float32 off after 10 bits; rounding first halves the error and leaves no bias.
+        bits = values.to(tl.float32).to(tl.int32, bitcast=True)
+        factor = ((bits + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+    else:
+        factor = values.to(dtype)
+    return factor

@@ -13,30 +13,17 @@ import triton.language as tl
 from torch import Tensor
 
 from xcnorm.ops.triton.autotune import Block, power_of_two, tuned
+from xcnorm.ops.triton.correlate.forward import FILTER_UNIT, apply_phi, as_factor, standardise
 from xcnorm.ops.triton.correlate.gather import any_of, gather, padded_place, patch_at, reaching_offsets
 from xcnorm.ops.triton.correlate.gradient_unit import gradient_unit
 from xcnorm.ops.triton.correlate.statistics_gradient import StatisticsGradient
-from xcnorm.ops.triton.geometry import (
-    FILTER_UNIT,
-    Geometry,
-    Problem,
-    apply_phi,
-    as_factor,
-    place,
-    row_blocks,
-    standardise,
-)
+from xcnorm.ops.triton.geometry import Geometry, Problem, Sides, place, row_blocks
 
 
 def input_gradient(
     gradient: Tensor,
     maxima: Tensor | None,
-    input: Tensor,
-    filters: Tensor,
-    moments: Tensor | None,
-    mean: Tensor,
-    deviation: Tensor,
-    c: Tensor | None,
+    sides: Sides,
     energy_gradient: Tensor | None,
     statistics: StatisticsGradient | None,
     p: Problem,
@@ -46,12 +33,7 @@ def input_gradient(
     Args:
         gradient: Of the product, ``(N, positions, C_out)``.
         maxima: Of the gradient; see `largest`.
-        input: ``(N, H, W, C)``.
-        filters: ``(C_out, taps, C_in / groups)``.
-        moments: Mean and inverse norm of each filter, ``(2, C_out)``, if they are raw; None if they are normalised.
-        mean: Of every patch, ``(groups, positions, images)``.
-        deviation: The same.
-        c: Scale of the robust function; None without one.
+        sides: Of the product.
         energy_gradient: Twice the gradient of each patch's energy, ``(groups, positions, images)``; None without one.
         statistics: The part through mean and deviation; None with a robust function, which this has yet to find.
         p: What is correlated.
@@ -60,31 +42,31 @@ def input_gradient(
         ``(N, H, W, C)`` in the input's dtype; and, with a robust function, ``(2, parts, groups, positions, images)``,
         whose sum over parts is, for each patch, the sum of the gradients of its values t, and of their products with t.
     """
-    g = p.geometry
+    g, input, filters = p.geometry, sides.input, sides.filters
     default = _block(g, gradient.dtype)
     parts = triton.cdiv(g.channels_per_group, default.columns) * g.taps if p.robust else 0
-    sums = mean.new_empty((2, parts, g.groups, g.positions, g.images))
+    sums = sides.mean.new_empty((2, parts, g.groups, g.positions, g.images))
     result = torch.empty_like(input)
     if not g.images:
         return result, sums
     # Padding zeros are pixels that nobody asks the gradient of, but a robust patch's mean reaches them too.
-    frame = g.frame(padding=p.robust is not None and p.padding == "zeros")
+    frame = _, _, height, width = g.frame(padding=p.robust is not None and p.padding == "zeros")
     strides = (g.alpha, g.channels_per_group, 1)  # of filter, kernel offset and channel
-    if filters.dtype == torch.float32 and moments is None:
+    if filters.dtype == torch.float32 and sides.moments is None:
         # Unlike shorter types, the matrix units take float32 only with the axis of the sum contiguous.
         filters = filters.unflatten(0, (g.groups, -1)).permute(0, 2, 3, 1).contiguous()
         strides = (1, g.channels_per_group * g.filters_per_group, g.filters_per_group)
 
     def run(block: Block) -> None:
-        rows = row_blocks(g.images, frame.height * frame.width, block.rows, block.position_major)
+        rows = row_blocks(g.images, height * width, block.rows, block.position_major)
         _input_gradient[(rows * triton.cdiv(g.channels_per_group, block.columns), g.groups)](
-            gradient, maxima, 0 if maxima is None else maxima.numel(), input, filters, strides, moments, mean,
-            deviation, *(statistics or (None, None)), c, energy_gradient, sums, result, g, frame, **p.constants,
+            gradient, maxima, 0 if maxima is None else maxima.numel(), input, filters, *sides[2:], strides,
+            energy_gradient, *(statistics or (None, None)), sums, result, g, frame, **p.constants,
             EVEN_DEPTH=g.filters_per_group % block.depth == 0, EVEN_COLUMNS=g.channels_per_group % block.columns == 0,
             **block.constants,
         )  # fmt: skip
 
-    run(tuned("input gradient", default, p, (gradient.dtype, input.dtype, moments is None), run))
+    run(tuned("input gradient", default, p, (gradient.dtype, input.dtype, sides.moments is None), run))
     return result, sums
 
 
@@ -99,8 +81,8 @@ def _block(g: Geometry, dtype: torch.dtype) -> Block:
 
 @triton.jit(do_not_specialize=["maxima_count"])
 def _input_gradient(
-    gradient, maxima, maxima_count, input, filters, strides, moments, patch_mean, patch_deviation,
-    constant, slope, c, energy_gradient, sums, result, g, frame,
+    gradient, maxima, maxima_count, input, filters, moments, patch_mean, patch_deviation, c, strides,
+    energy_gradient, constant, slope, sums, result, g, frame,
     PHI: tl.constexpr, PER_PATCH: tl.constexpr, PADDING: tl.constexpr, PRECISION: tl.constexpr,
     EVEN_DEPTH: tl.constexpr, EVEN_COLUMNS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, POSITION_MAJOR: tl.constexpr,
@@ -113,11 +95,12 @@ def _input_gradient(
     column_blocks = tl.cdiv(g.channels_per_group, COLUMNS)
     column_block = tl.program_id(0) % column_blocks
     group = tl.program_id(1)
+    top, left, height, width = frame
     image, _, y, x, exists = place(
-        tl.program_id(0) // column_blocks, g.images, frame.height * frame.width, frame.width, ROWS, POSITION_MAJOR
+        tl.program_id(0) // column_blocks, g.images, height * width, width, ROWS, POSITION_MAJOR
     )
-    y -= frame.top
-    x -= frame.left
+    y -= top
+    x -= left
     channel = column_block * COLUMNS + tl.arange(0, COLUMNS)
     channel_exists = channel < g.channels_per_group
     shown = exists & (y >= 0) & (y < g.height) & (x >= 0) & (x < g.width)

@@ -14,16 +14,8 @@ import triton.language as tl
 from torch import Tensor
 
 from xcnorm.functional.correlation import WEIGHT_FLOOR
-from xcnorm.ops.triton.geometry import (
-    FILTER_UNIT,
-    SIDE,
-    Problem,
-    as_factor,
-    both_orders,
-    both_orders_grid,
-    place,
-    source,
-)
+from xcnorm.ops.triton.correlate.forward import FILTER_UNIT, as_factor
+from xcnorm.ops.triton.geometry import SIDE, Problem, both_orders, both_orders_grid, place, source
 
 _PIXEL_TILE = 4096  # values of pixels that a program holds at once
 _FILTER_TILE = 8192  # the same of a filter
@@ -71,12 +63,12 @@ def _read_pixels(
 ) -> Tensor:
     """Sum up the channels of every pixel, or copy the pixel to its places under the padding, or both at once."""
     g = p.geometry
-    frame = g.frame(padding=copy is not None)
-    padded = input.new_empty((g.images, frame.height, frame.width, g.channels), dtype=copy) if copy else input
+    frame = _, _, height, width = g.frame(padding=copy is not None)
+    padded = input.new_empty((g.images, height, width, g.channels), dtype=copy) if copy else input
     if g.images:
         channels = min(triton.next_power_of_2(g.channels_per_group), 1024)
         block = max(1, _PIXEL_TILE // channels)
-        _pixels[(triton.cdiv(g.images * frame.height * frame.width, block), g.groups)](
+        _pixels[(triton.cdiv(g.images * height * width, block), g.groups)](
             input, mean, variance, padded, g, frame, PADDING=p.padding, COPY=copy is not None,
             BLOCK=block, CHANNELS=channels, ONCE=channels >= g.channels_per_group,
         )  # fmt: skip
@@ -90,16 +82,15 @@ def _pixels(
 ):  # fmt: skip
     """Mean and variance of a pixel's channels, one group at a time."""
     group = tl.program_id(1)
-    image, place_in, y, x, exists = place(
-        tl.program_id(0), g.images, frame.height * frame.width, frame.width, BLOCK, False
-    )
-    row_at, row_in = source(y - frame.top, g.height, PADDING)
-    col_at, col_in = source(x - frame.left, g.width, PADDING)
-    own = exists & (y >= frame.top) & (y < frame.top + g.height) & (x >= frame.left) & (x < frame.left + g.width)
+    top, left, height, width = frame
+    image, place_in, y, x, exists = place(tl.program_id(0), g.images, height * width, width, BLOCK, False)
+    row_at, row_in = source(y - top, g.height, PADDING)
+    col_at, col_in = source(x - left, g.width, PADDING)
+    own = exists & (y >= top) & (y < top + g.height) & (x >= left) & (x < left + g.width)
     inside = exists & row_in & col_in
     pixel = (image * g.height + row_at) * g.width + col_at
     values = input + pixel * g.channels + group * g.channels_per_group
-    copies = padded + (image * frame.height * frame.width + place_in) * g.channels + group * g.channels_per_group
+    copies = padded + (image * height * width + place_in) * g.channels + group * g.channels_per_group
     channel = tl.arange(0, CHANNELS)
     if ONCE:
         used = (channel < g.channels_per_group)[None, :]
@@ -179,44 +170,38 @@ def normalise_filters(weight: Tensor, dtype: torch.dtype, precision: str, *, wri
         The filters ``(C_out, taps, C_in / groups)`` in their unit, or an empty tensor; and the mean and inverse norm of
         each, ``(2, C_out)``.
     """
-    filters, channels = weight.shape[:2]
-    taps = weight[0, 0].numel()
-    result = weight.new_empty(
-        (filters, taps, channels) if write else 0, dtype=torch.float16 if precision == "half" else dtype
-    )
+    layout, tile = _filter_layout(weight)
+    filters, channels, taps, *_ = layout
+    shape = (filters, taps, channels) if write else 0
+    result = weight.new_empty(shape, dtype=torch.float16 if precision == "half" else dtype)
     moments = weight.new_empty((2, filters), dtype=torch.float32)
-    _normalise_filters[(filters,)](
-        weight, result, moments, filters, channels, taps, *_strides(weight), PRECISION=precision, WRITE=write,
-        **_filter_tile(channels, taps),
-    )  # fmt: skip
+    _normalise_filters[(filters,)](weight, result, moments, *layout, PRECISION=precision, WRITE=write, **tile)
     return result, moments
 
 
 def filters_gradient(partials: Tensor, weight: Tensor, moments: Tensor) -> Tensor:
     """Gradient of the raw filters from partial sums ``(parts, C_out, taps, C_in / groups)`` for the normalised ones."""
     gradient = torch.empty_like(weight, dtype=torch.float32)
-    filters, channels = weight.shape[:2]
-    taps = weight[0, 0].numel()
-    _filters_gradient[(filters,)](
-        partials, weight, moments, gradient, partials.shape[0], filters, channels, taps, *_strides(weight),
-        **_filter_tile(channels, taps),
-    )  # fmt: skip
+    layout, tile = _filter_layout(weight)
+    _filters_gradient[layout[:1]](partials, weight, moments, gradient, partials.shape[0], *layout, **tile)
     return gradient
 
 
-def _strides(weight: Tensor) -> tuple[int, int]:
-    """Of channel and tap, in filters that lie channel by channel or, channels last, tap by tap."""
-    if weight.is_contiguous():
-        return weight[0, 0].numel(), 1
-    assert weight.is_contiguous(memory_format=torch.channels_last)
-    return 1, weight.shape[1]
+def _filter_layout(weight: Tensor) -> tuple[tuple[int, ...], dict[str, int]]:
+    """Filters, their channels and taps, strides of both; and the tile by which a program goes through a filter.
 
-
-def _filter_tile(channels: int, taps: int) -> dict[str, int]:
-    """A program goes through a filter by channels, with all its taps."""
+    Filters lie channel by channel or, channels last, tap by tap.
+    """
+    filters, channels = weight.shape[:2]
+    taps = weight[0, 0].numel()
+    strides = (taps, 1)
+    if not weight.is_contiguous():
+        assert weight.is_contiguous(memory_format=torch.channels_last)
+        strides = (1, channels)
     wide = triton.next_power_of_2(taps)
     tall = max(1, min(triton.next_power_of_2(channels), _FILTER_TILE // wide))
-    return {"CHANNELS": tall, "TAPS": wide, "num_warps": max(1, min(16, tall * wide // 512))}
+    tile = {"CHANNELS": tall, "TAPS": wide, "num_warps": max(1, min(16, tall * wide // 512))}
+    return (filters, channels, taps, *strides), tile
 
 
 @triton.jit

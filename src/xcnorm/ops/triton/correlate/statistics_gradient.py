@@ -12,8 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from xcnorm.ops.triton.correlate.forward import apply_phi
 from xcnorm.ops.triton.correlate.gather import any_of, gather, padded_place
-from xcnorm.ops.triton.geometry import Problem, apply_phi, both_orders, both_orders_grid, kernel_of, place, row_blocks
+from xcnorm.ops.triton.geometry import Problem, Sides, both_orders, both_orders_grid, kernel_of, place, row_blocks
 
 _TILE = 4096  # values of a program's tile
 _PATCHES = 256  # of a program
@@ -26,28 +27,21 @@ class StatisticsGradient(NamedTuple):
     slope: Tensor
 
 
-def plain_statistics_gradient(
-    grad_divisor: Tensor, grad_norm: Tensor | None, divisor: Tensor, mean: Tensor, deviation: Tensor, p: Problem
+def of_plain(
+    grad_divisor: Tensor, grad_norm: Tensor | None, divisor: Tensor, sides: Sides, p: Problem
 ) -> StatisticsGradient:
     """That of NCC, from the gradients of its divisor and, if anybody asked, of the norm, ``(N, positions, groups)``."""
-    constant, slope = (torch.empty_like(mean) for _ in range(2))
-    if mean.numel():
-        _plain[both_orders_grid(p.geometry)](
-            grad_divisor, grad_norm, divisor, mean, deviation, constant, slope, p.geometry.alpha,
-            p.geometry.alpha**0.5, p.geometry,
-        )  # fmt: skip
+    g = p.geometry
+    constant, slope = (torch.empty_like(sides.mean) for _ in range(2))
+    if constant.numel():
+        _plain[both_orders_grid(g)](
+            grad_divisor, grad_norm, divisor, sides.mean, sides.deviation, constant, slope, g.alpha, g.alpha**0.5, g
+        )
     return StatisticsGradient(constant, slope)
 
 
-def energy_gradient(
-    grad_divisor: Tensor,
-    grad_norm: Tensor | None,
-    divisor: Tensor,
-    deviation: Tensor,
-    c: Tensor,
-    p: Problem,
-    *,
-    of_scale: bool,
+def of_energy(
+    grad_divisor: Tensor, grad_norm: Tensor | None, divisor: Tensor, sides: Sides, p: Problem, *, of_c: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Twice the gradient of each patch's energy, from those of its root and of the norm after phi.
 
@@ -55,47 +49,40 @@ def energy_gradient(
         grad_divisor: Gradient of the root, ``(N, positions, groups)``.
         grad_norm: That of the norm, which is the root times the scale; None for none.
         divisor: The root.
-        deviation: Of every patch, ``(groups, positions, images)``.
-        c: Scale of the robust function.
+        sides: Of the product.
         p: What is correlated.
-        of_scale: Whether the gradient of the scale is wanted.
+        of_c: Whether the gradient of c is wanted.
 
     Returns:
         It, ``(groups, positions, images)``; and what the norm adds to the gradient of the scale, if it is wanted and
         there is any.
     """
-    result = torch.empty_like(deviation)
-    of_scale_by_norm = torch.empty_like(deviation) if of_scale and grad_norm is not None else None
-    if deviation.numel():
+    result = torch.empty_like(sides.deviation)
+    of_scale = p.per_patch or of_c
+    of_scale_by_norm = torch.empty_like(result) if of_scale and grad_norm is not None else None
+    if result.numel():
         _energy[both_orders_grid(p.geometry)](
-            grad_divisor, grad_norm, divisor, deviation, c, result, of_scale_by_norm, p.geometry, PER_PATCH=p.per_patch
-        )
+            grad_divisor, grad_norm, divisor, sides.deviation, sides.c, result, of_scale_by_norm, p.geometry,
+            PER_PATCH=p.per_patch,
+        )  # fmt: skip
     return result, of_scale_by_norm
 
 
-def robust_statistics_gradient(
-    sums: Tensor,
-    to_energy: Tensor,
-    of_scale_by_norm: Tensor | None,
-    mean: Tensor,
-    deviation: Tensor,
-    c: Tensor,
-    p: Problem,
-    *,
-    of_c: bool,
+def of_robust(
+    sums: Tensor, to_energy: Tensor, of_scale_by_norm: Tensor | None, sides: Sides, p: Problem, *, of_c: bool
 ) -> tuple[StatisticsGradient, Tensor | None]:
     """That of robust NCC; and for each patch its part of the gradient of c, if that is wanted."""
-    constant, slope = (torch.empty_like(mean) for _ in range(2))
-    parts_of_c = torch.empty_like(mean) if of_c else None
-    if mean.numel():
-        _robust[(triton.cdiv(mean.numel(), _PATCHES),)](
-            sums, to_energy, of_scale_by_norm, mean, deviation, c, constant, slope, parts_of_c, p.eps, mean.numel(),
+    constant, slope = (torch.empty_like(sides.mean) for _ in range(2))
+    parts_of_c = torch.empty_like(constant) if of_c else None
+    if patches := constant.numel():
+        _robust[(triton.cdiv(patches, _PATCHES),)](
+            sums, to_energy, of_scale_by_norm, *sides[3:], constant, slope, parts_of_c, p.eps, patches,
             p.geometry.alpha, sums.shape[1], PHI=kernel_of(p.robust), PER_PATCH=p.per_patch, BLOCK=_PATCHES,
         )  # fmt: skip
     return StatisticsGradient(constant, slope), parts_of_c
 
 
-def add_statistics_gradient(
+def add_to(
     result: Tensor, gradient: Tensor, input: Tensor, statistics: StatisticsGradient, p: Problem, *, copied: bool
 ) -> None:
     """Add to a gradient of the input what all patches hand to it.

@@ -8,41 +8,21 @@ import triton.language as tl
 from torch import Tensor
 
 from xcnorm.ops.triton.autotune import PROCESSORS, Block, power_of_two, scattered, tuned
+from xcnorm.ops.triton.correlate.forward import PATCH_UNIT, apply_phi, as_factor, read_patches, standardise
 from xcnorm.ops.triton.correlate.gradient_unit import gradient_unit
-from xcnorm.ops.triton.geometry import (
-    PATCH_UNIT,
-    Geometry,
-    Problem,
-    apply_phi,
-    as_factor,
-    place,
-    row_blocks,
-    source,
-    standardise,
-)
+from xcnorm.ops.triton.geometry import Geometry, Problem, Sides, place, row_blocks
 
 
-def weight_gradient(
-    gradient: Tensor,
-    maxima: Tensor | None,
-    input: Tensor,
-    mean: Tensor,
-    deviation: Tensor,
-    c: Tensor | None,
-    p: Problem,
-) -> Tensor:
+def weight_gradient(gradient: Tensor, maxima: Tensor | None, sides: Sides, p: Problem) -> Tensor:
     """Partial sums ``(parts, C_out, taps, C_in / groups)`` over the patches, in float32, to be added in order.
 
     Args:
         gradient: Of the product, ``(N, positions, C_out)``.
         maxima: Of the gradient; see `largest`.
-        input: ``(N, H, W, C)``.
-        mean: Of every patch, ``(groups, positions, images)``.
-        deviation: The same.
-        c: Scale of the robust function; None without one.
+        sides: Of the product.
         p: What is correlated.
     """
-    g = p.geometry
+    g, input = p.geometry, sides.input
     if not g.images:
         return input.new_zeros((1, g.out_channels, g.taps, g.channels_per_group), dtype=torch.float32)
     default, parts = _block(g, gradient.dtype, input.dtype)
@@ -52,8 +32,8 @@ def weight_gradient(
         steps = row_blocks(g.images, g.positions, block.depth, block.position_major)
         blocks = triton.cdiv(g.filters_per_group, block.rows) * triton.cdiv(g.alpha, block.columns)
         _weight_gradient[(blocks, parts, g.groups)](
-            gradient, maxima, 0 if maxima is None else maxima.numel(), input, mean, deviation, c, result,
-            steps, triton.cdiv(steps, parts), g, **p.constants, ONE_TAP=g.channels_per_group % block.columns == 0,
+            gradient, maxima, 0 if maxima is None else maxima.numel(), input, *sides[3:], result, steps,
+            triton.cdiv(steps, parts), g, **p.constants, ONE_TAP=g.channels_per_group % block.columns == 0,
             VECTOR=next(size for size in (16, 8, 4, 2, 1) if g.channels_per_group % size == 0), **block.constants,
         )  # fmt: skip
         return result
@@ -142,26 +122,9 @@ def _weight_gradient(
         y = y * g.stride_height
         x = x * g.stride_width
         base = input + image * g.height * g.width * g.channels
-        if ONE_TAP or POSITION_MAJOR:
-            row_at, row_in = source(y + offset_y, g.height, PADDING)
-            col_at, col_in = source(x + offset_x, g.width, PADDING)
-            within = (row_at * g.width + col_at) * g.channels
-            inside = row_in & col_in
-        if POSITION_MAJOR:
-            within += channel
-            if not ONE_TAP:
-                within = tl.max_contiguous(tl.multiple_of(within, VECTOR), VECTOR)
-                inside = (inside & (column < alpha))[None, :]
-            addresses = base[:, None] + within[None, :]
-        elif ONE_TAP:
-            addresses = (base + within)[:, None] + channel[None, :]
-            inside = inside[:, None]
-        else:
-            row_at, row_in = source(y[:, None] + offset_y[None, :], g.height, PADDING)
-            col_at, col_in = source(x[:, None] + offset_x[None, :], g.width, PADDING)
-            addresses = base[:, None] + (row_at * g.width + col_at) * g.channels + channel[None, :]
-            inside = row_in & col_in & (column < alpha)[None, :]
-        tile = tl.load(addresses, mask=inside, other=0)
+        tile = read_patches(
+            base, y, x, offset_y, offset_x, channel, column < alpha, g, PADDING, ONE_TAP, POSITION_MAJOR, VECTOR
+        )
         h, _ = apply_phi(standardise(tile, mean, 1 / scale, EXACT), PHI, EXACT)
         gradient_tile = tl.load(
             (gradient + (image * positions + position) * g.out_channels + group * g.filters_per_group)[:, None]

@@ -20,25 +20,16 @@ from xcnorm.ops.formulas.chain import run_stages
 from xcnorm.ops.formulas.ncc import per_group
 from xcnorm.ops.spec import ChannelNorm
 from xcnorm.ops.triton.finish import backward, forward
-from xcnorm.ops.triton.finish.forward import PART, Tiles, cut
+from xcnorm.ops.triton.finish.forward import PART, cut
 from xcnorm.ops.triton.sums import ADDED, sum_programs
 
 
 @torch.library.custom_op("xcnorm::finish", mutates_args=())
 def finish(
-    product: Tensor,
-    divisor: Tensor,
-    factor: Tensor | None,
-    raw_tau: Tensor | None,
-    gain: Tensor | None,
-    mean: Tensor | None,
-    variance: Tensor | None,
-    rectify: str,
-    gain_after: bool,
-    statistics: str,
-    eps: float,
+    product: Tensor, divisor: Tensor, factor: Tensor | None, raw_tau: Tensor | None, gain: Tensor | None,
+    mean: Tensor | None, variance: Tensor | None, rectify: str, gain_after: bool, statistics: str, eps: float,
     dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Divide, rectify, sharpen, gain, mask factor, channel norm.
 
     Args:
@@ -60,12 +51,12 @@ def finish(
         ``(C,)`` of a batch (zero if it is empty), else empty.
     """
     shape = _measured(product, statistics)
-    measured = tuple(product.new_empty(shape, dtype=torch.float32) for _ in range(2))
+    measured, spread = (product.new_empty(shape, dtype=torch.float32) for _ in range(2))
     y = torch.empty_like(product, dtype=dtype)
     if not product.numel():
-        return y, measured[0].zero_(), measured[1].zero_()
+        return y, measured.zero_(), spread.zero_()
     if statistics != "given":
-        mean, variance = measured
+        mean, variance = measured, spread
     tiles = cut(product, divisor, statistics, product.element_size(), PART)
     options = {"RECTIFY": rectify, "AFTER": gain_after, **tiles.constants}
     maps = product, divisor, factor, raw_tau, gain
@@ -76,11 +67,11 @@ def finish(
             partials, mean, variance, tiles.rows, tiles.parts, tiles.channels, TILE=tiles.tile, num_warps=8
         )
     forward.finish_tile[tiles.grid](*maps, mean, variance, y, eps, *tiles.sizes, STATISTICS=tiles.statistics, **options)
-    return y, *measured
+    return y, measured, spread
 
 
 @finish.register_fake
-def _(product, divisor, factor, raw_tau, gain, mean, variance, rectify, gain_after, statistics, eps, dtype):  # type: ignore[no-untyped-def]
+def _(product, divisor, factor, raw_tau, gain, mean, variance, rectify, gain_after, statistics, eps, dtype):
     shape = _measured(product, statistics)
     return torch.empty_like(product, dtype=dtype), divisor.new_empty(shape), divisor.new_empty(shape)
 
@@ -93,34 +84,12 @@ def _measured(product: Tensor, statistics: str) -> tuple[int, ...]:
 
 @torch.library.custom_op("xcnorm::finish_backward", mutates_args=())
 def finish_backward(
-    grad: Tensor,
-    product: Tensor,
-    divisor: Tensor,
-    factor: Tensor | None,
-    raw_tau: Tensor | None,
-    gain: Tensor | None,
-    mean: Tensor,
-    variance: Tensor,
-    rectify: str,
-    gain_after: bool,
-    statistics: str,
-    eps: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    grad: Tensor, product: Tensor, divisor: Tensor, factor: Tensor | None, raw_tau: Tensor | None, gain: Tensor | None,
+    mean: Tensor, variance: Tensor, rectify: str, gain_after: bool, statistics: str, eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of product, divisor, factor, raw tau and gain, each like its tensor; empty for what is not there.
 
-    Args:
-        grad: Gradient of the output.
-        product: As `finish` took it, like everything that is not explained here.
-        divisor: See there.
-        factor: See there.
-        raw_tau: See there.
-        gain: See there.
-        mean: Measured or given.
-        variance: Measured or given.
-        rectify: See there.
-        gain_after: See there.
-        statistics: See there.
-        eps: See there.
+    From that of the output. Mean and variance are what was measured or given; all else is as `finish` took it.
     """
     tensors = product, divisor, factor, raw_tau, gain
     if not product.numel():
@@ -141,41 +110,31 @@ def finish_backward(
     ddivisors = divisor.new_empty((tiles.wide, *divisor.shape))
     dfactors = None if factor is None else torch.empty_like(ddivisors)
     dtaus = None if raw_tau is None else raw_tau.new_empty(tiles.grid)
-    dgains = None if gain is None else gain.new_empty((tiles.high, tiles.channels))
+    dgains = None if gain is None else gain.new_empty((tiles.pools * tiles.parts, tiles.channels))
     backward.gradients_of_tile[tiles.grid](
         *maps, mean, variance, sums, dproduct, ddivisors, dfactors, dtaus, dgains, eps, divisor.numel(), *tiles.sizes,
         STATISTICS=tiles.statistics, **options,
     )  # fmt: skip
+    # Several blocks of channels have the same positions.
+    ddivisor = ddivisors[0] if tiles.wide == 1 else torch.empty_like(divisor)
+    dfactor = None if dfactors is None else dfactors[0] if tiles.wide == 1 else torch.empty_like(ddivisor)
     dtau, dgain = (None if t is None else torch.empty_like(t) for t in (raw_tau, gain))
-    ddivisor, dfactor = _collect(ddivisors, dfactors, raw_tau, dtaus, dgains, dtau, dgain, tiles)
+    if tiles.wide > 1 or dtau is not None or dgain is not None:
+        deep = triton.next_power_of_2(tiles.wide)
+        programs = triton.cdiv(divisor.numel(), ADDED.value // deep) if tiles.wide > 1 else 0
+        backward.collect[(sum_programs(tiles.channels) + 1 + programs,)](
+            ddivisors, ddivisor, dfactors, dfactor, raw_tau, dtaus, dtau, dgains, dgain,
+            tiles.pools * tiles.parts, tiles.channels, tiles.grid[0], tiles.wide, divisor.numel(), DEEP=deep,
+            num_warps=8,
+        )  # fmt: skip
     found = (dproduct, ddivisor, dfactor, dtau, dgain)
     return tuple(divisor.new_empty(0) if t is None else t for t in found)  # type: ignore[return-value]
 
 
 @finish_backward.register_fake
-def _(grad, product, divisor, factor, raw_tau, gain, *options):  # type: ignore[no-untyped-def]
+def _(grad, product, divisor, factor, raw_tau, gain, *options):
     tensors = product, divisor, factor, raw_tau, gain
     return tuple(divisor.new_empty(0) if t is None else torch.empty_like(t) for t in tensors)
-
-
-def _collect(
-    ddivisors: Tensor, dfactors: Tensor | None, raw_tau: Tensor | None, dtaus: Tensor | None, dgains: Tensor | None,
-    dtau: Tensor | None, dgain: Tensor | None, tiles: Tiles,
-) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """Add up what programs found: gradients of tau and gain, to be written, and those of divisor and factor."""
-    places = ddivisors[0].numel()
-    several = tiles.wide > 1
-    ddivisor = torch.empty_like(ddivisors[0]) if several else ddivisors[0]
-    dfactor = None if dfactors is None else torch.empty_like(dfactors[0]) if several else dfactors[0]
-    if several or dtau is not None or dgain is not None:
-        deep = triton.next_power_of_2(tiles.wide)
-        programs = sum_programs(tiles.channels) + 1
-        programs += triton.cdiv(places, ADDED.value // deep) if several else 0
-        backward.collect[(programs,)](
-            ddivisors, ddivisor, dfactors, dfactor, raw_tau, dtaus, dtau, dgains, dgain,
-            tiles.high, tiles.channels, tiles.grid[0], tiles.wide, places, DEEP=deep, num_warps=8,
-        )  # fmt: skip
-    return ddivisor, dfactor
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -31,50 +31,38 @@ class Tiles(NamedTuple):
     Attributes:
         pools: That have statistics of their own.
         rows: Of a pool.
+        parts: Tiles that a pool is as high as.
         channels: Of a row.
         groups: Of channels.
+        width: Channels of a group.
+        wide: Tiles that a group is as wide as.
         tile: Rows of a tile.
         columns: Channels of a tile.
+        warps: Of a program.
         statistics: Whence: each program's ``"own"`` tile, tiles that are ``"parts"``, ``"given"`` or ``"none"``.
     """
 
     pools: int
     rows: int
+    parts: int
     channels: int
     groups: int
+    width: int
+    wide: int
     tile: int
     columns: int
+    warps: int
     statistics: str
-
-    @property
-    def parts(self) -> int:
-        """Tiles that a pool is as high as."""
-        return triton.cdiv(self.rows, self.tile)
-
-    @property
-    def high(self) -> int:
-        """Tiles that all pools are as high as."""
-        return self.pools * self.parts
-
-    @property
-    def wide(self) -> int:
-        """Tiles that a group is as wide as."""
-        return triton.cdiv(self.channels // self.groups, self.columns)
 
     @property
     def grid(self) -> tuple[int]:
         """Neighbouring programs have the same rows: they share lines of the cache."""
-        return (self.high * self.groups * self.wide,)
+        return (self.pools * self.parts * self.groups * self.wide,)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """What every kernel finds its place by."""
-        return self.rows, self.parts, self.channels, self.groups, self.channels // self.groups
-
-    @property
-    def warps(self) -> int:
-        """Of a program."""
-        return 8 if self.tile * self.columns > 4096 else 4
+        return self.rows, self.parts, self.channels, self.groups, self.width
 
     @property
     def constants(self) -> dict[str, int]:
@@ -91,21 +79,28 @@ def cut(product: Tensor, divisor: Tensor, statistics: str, size: int, part: int)
     """Cut maps whose values have so many bytes into tiles, in parts of so many values at most."""
     images, positions, channels = product.shape
     groups = divisor.shape[2]
+    width = channels // groups
     pools, rows = (images, positions) if statistics == "instance" else (1, images * positions)
+
+    def programs() -> int:
+        return pools * triton.cdiv(rows, tile) * groups * triton.cdiv(width, columns)
+
     tile = triton.next_power_of_2(rows)
-    columns = min(_WIDE, triton.next_power_of_2(channels // groups))
+    columns = min(_WIDE, triton.next_power_of_2(width))
     narrow = _SECTOR // size
     measured = statistics in ("batch", "instance")
     if measured and tile * _SECTOR <= _POOL:
-        tiles = Tiles(pools, rows, channels, groups, tile, min(columns, _POOL // size // tile), "own")
-        while tiles.columns > narrow and tiles.grid[0] < _PROGRAMS:
-            tiles = tiles._replace(columns=tiles.columns // 2)
-        return tiles
-    tile = min(tile, part // max(columns, narrow))
-    tiles = Tiles(pools, rows, channels, groups, tile, columns, "parts" if measured else statistics)
-    while tiles.tile > _LOW and tiles.grid[0] < _PROGRAMS:
-        tiles = tiles._replace(tile=tiles.tile // 2)
-    return tiles
+        whence = "own"
+        columns = min(columns, _POOL // size // tile)
+        while columns > narrow and programs() < _PROGRAMS:
+            columns //= 2
+    else:
+        whence = "parts" if measured else statistics
+        tile = min(tile, part // max(columns, narrow))
+        while tile > _LOW and programs() < _PROGRAMS:
+            tile //= 2
+    parts, wide, warps = triton.cdiv(rows, tile), triton.cdiv(width, columns), 8 if tile * columns > 4096 else 4
+    return Tiles(pools, rows, parts, channels, groups, width, wide, tile, columns, warps, whence)
 
 
 @triton.jit
