@@ -133,7 +133,7 @@ def geometry(shape: tuple[int, ...], out_channels: int, spec: Correlation) -> Ge
         *ones, *spec.kernel, *ones, *spec.stride, *ones, *spec.dilation,
         top, bottom, left, right, shape[1] // spec.groups, out_channels // spec.groups,
     )  # fmt: skip
-    return Geometry(*numbers)  # type: ignore[call-arg]  # not by `_make`, which torch 2.11's compiler cannot trace
+    return Geometry(*numbers)  # not by `_make`, which torch 2.11's compiler cannot trace
 
 
 _compiled: dict[Callable[..., Any], Any] = {}
