@@ -17,14 +17,14 @@ assert phi(torch.tensor([1e30, -1e30]), 2.0).isfinite().all()
 
 def answers(backend, dtype):
     torch.manual_seed(0)
-    layer = xcnorm.RXCNormConv2d(2, 4, 3, padding=1, robust="geman_mcclure", backend=backend).to(dtype)
+    layer = xcnorm.RXCNormConv2d(2, 4, 3, padding=1, robust="geman_mcclure", norm="none", backend=backend).to(dtype)
     images = torch.randn(2, 2, 6, 6).to(dtype).requires_grad_()
     output = layer(images)
     return output, *torch.autograd.grad(output.square().sum(), [images, layer.weight])
 """
 COMPARE = """
 for found, exact in zip(answers({backend!r}, torch.float32), answers("reference", torch.float64)):
-    torch.testing.assert_close(found.double(), exact, rtol=1e-3, atol=1e-3)
+    assert (found - exact).norm() < {limit} * exact.norm()
 """
 WITHOUT_A_KERNEL = """
 import dataclasses
@@ -43,12 +43,12 @@ assert xcnorm.ops.explain(layer, torch.randn(1, 2, 6, 6)).backend == "cpu"
 
 
 def test_it_is_a_robust_function_of_every_layer(tmp_path):
-    program = FACTS + COMPARE.format(backend="cpu") + COMPARE.format(backend="plain")
+    program = FACTS + COMPARE.format(backend="cpu", limit=1e-5) + COMPARE.format(backend="plain", limit=1e-5)
     run("-c", program, plugin=plugin("robust-function", tmp_path))
 
 
 def test_its_kernel_computes_the_same(tmp_path):
-    program = FACTS + COMPARE.format(backend="triton")
+    program = FACTS + COMPARE.format(backend="triton", limit=2e-3)  # in TF32, as torch allows by default
     run("-c", program, plugin=plugin("robust-function", tmp_path), TRITON_INTERPRET="1")
 
 

@@ -47,8 +47,8 @@ def list_models() -> list[str]:
     """Names of all networks, sorted.
 
     Example:
-        >>> list_models()
-        ['allconv', 'densenet121', 'digits_cnn', 'resnet18', 'resnet50', 'wrn16_4', 'wrn40_2']
+        >>> "wrn16_4" in list_models()
+        True
     """
     return list(MODELS)
 
