@@ -6,6 +6,11 @@
 
 ``collect`` gathers finished runs of one machine into a file: each experiment's settings, seeds, scores and machine.
 What the file has already stays in it, unless the same experiment is collected again.
+``table`` writes the rows of a preset into a page, last weights on every target and the mean of the three real ones,
+between ``<!-- PRESET -->`` and ``<!-- end PRESET -->``:
+
+    python -m benchmarks.methods table beyond/digits benchmarks/results/beyond_digits_h200.json docs/methods/index.md
+
 ``pages`` writes the scores into the page of each method and all of them into ``index.md``, in the order of the paper's
 table 1, between ``<!-- numbers -->`` and ``<!-- end numbers -->``.
 """
@@ -24,7 +29,7 @@ from xcnorm.errors import UserError
 from xcnorm.report.arms import Arm, group
 from xcnorm.report.runs import find_runs, flatten
 
-BEGIN, END = "<!-- numbers -->", "<!-- end numbers -->"
+REAL = ("svhn", "mnist_m", "usps")
 NAMES = {"svhn": "SVHN", "mnist_m": "MNIST-M", "syn": "SYN", "syn_rendered": "SYN rendered", "usps": "USPS"}
 SELECTIONS = {"last": "last weights", "best_on_source": "best on source"}
 HOW = ("run.precision", "run.compile", "run.graph", "run.channels_last")  # settings that change roundings and speed
@@ -87,13 +92,26 @@ def write_pages(result: Mapping[str, Any], folder: Path) -> None:
     _fill(folder / "index.md", _overview(published))
 
 
-def _fill(page: Path, section: str) -> None:
-    text = page.read_text(encoding="utf-8")
-    if BEGIN not in text or END not in text:
-        raise UserError(f"{page} has no place for numbers: {BEGIN} and {END}")
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    page.write_text(f"{before}{BEGIN}\n\n{section}\n\n{END}{after}", encoding="utf-8")
+def write_table(preset: str, result: Mapping[str, Any], page: Path) -> None:
+    """Put the rows of a preset, as far as they were run, on a page."""
+    arms = {arm["label"]: arm["targets"]["last"] for arm in result["arms"]}
+    names = [name for name in NAMES if all(name in targets for targets in arms.values())]
+    lines = ["| | " + " | ".join([*(NAMES[name] for name in names), "mean of the real three"]) + " |"]
+    lines.append("|---" * (len(names) + 2) + "|")
+    for label in (arm.label for arm in load_preset(preset).arms if arm.label in arms):
+        targets = arms[label]
+        means = [statistics.mean(seed) for seed in zip(*(targets[name] for name in REAL), strict=True)]
+        lines.append(f"| {label} | " + " | ".join([*(_cell(targets[name]) for name in names), _cell(means)]) + " |")
+    _fill(page, "\n".join(lines), preset)
+
+
+def _fill(page: Path, section: str, what: str = "numbers") -> None:
+    text, begin, end = page.read_text(encoding="utf-8"), f"<!-- {what} -->", f"<!-- end {what} -->"
+    if begin not in text or end not in text:
+        raise UserError(f"{page} has no place for numbers: {begin} and {end}")
+    before, rest = text.split(begin)
+    after = rest.split(end)[1]
+    page.write_text(f"{before}{begin}\n\n{section}\n\n{end}{after}", encoding="utf-8")
 
 
 def _overview(published: Mapping[str, Mapping[str, Any]]) -> str:
@@ -164,6 +182,10 @@ def main() -> None:
     gather.add_argument("runs", type=Path)
     gather.add_argument("--out", type=Path, required=True, help="JSON file to write, or to add to")
     gather.add_argument("--commit", help="of the code, where the machine that ran it had no git")
+    table = commands.add_parser("table", help="write the rows of a preset into a page")
+    table.add_argument("preset")
+    table.add_argument("results", type=Path)
+    table.add_argument("page", type=Path)
     pages = commands.add_parser("pages", help="write the scores into the pages of the methods")
     pages.add_argument("results", type=Path)
     pages.add_argument("folder", type=Path)
@@ -173,6 +195,8 @@ def main() -> None:
         if given.out.exists():
             result = _added(json.loads(given.out.read_text(encoding="utf-8")), result)
         given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    elif given.command == "table":
+        write_table(given.preset, json.loads(given.results.read_text(encoding="utf-8")), given.page)
     else:
         write_pages(json.loads(given.results.read_text(encoding="utf-8")), given.folder)
 

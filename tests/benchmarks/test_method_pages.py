@@ -2,10 +2,12 @@
 
 import pytest
 
-from benchmarks.methods import BEGIN, END, _added, write_pages
+from benchmarks.methods import _added, write_pages, write_table
 from xcnorm.engine import load_preset
 from xcnorm.errors import UserError
 from xcnorm.report.runs import flatten
+
+BEGIN, END = "<!-- numbers -->", "<!-- end numbers -->"
 
 
 def arm(svhn, method="erm", **changes):
@@ -65,3 +67,16 @@ def test_a_page_without_a_place_is_refused(tmp_path):
     (tmp_path / "erm.md").write_text("nothing")
     with pytest.raises(UserError, match="has no place for numbers"):
         write_pages({"arms": [arm([30.0])]}, tmp_path)
+
+
+def test_rows_of_a_preset_stand_in_its_order(tmp_path):
+    page = tmp_path / "index.md"
+    page.write_text("<!-- beyond/digits -->\n<!-- end beyond/digits -->\n")
+    targets = {"svhn": [30.0, 32.0], "mnist_m": [50.0, 50.0], "usps": [70.0, 80.0]}
+    arms = [{"label": label, "targets": {"last": targets}} for label in ("Affine", "ERM", "not of this preset")]
+    write_table("beyond/digits", {"arms": arms}, page)
+    lines = page.read_text().splitlines()
+    assert lines[2] == "| | SVHN | MNIST-M | USPS | mean of the real three |"
+    assert lines[4] == "| ERM | 31.0 ± 1.4 | 50.0 ± 0.0 | 75.0 ± 7.1 | 52.0 ± 2.8 |"
+    assert lines[5].startswith("| Affine |")
+    assert len(lines) == 8
