@@ -21,8 +21,10 @@ for name, value in torchs.state_dict().items():
 for parameter in (norm.weight, norm.bias, torchs.weight, torchs.bias):
     nn.init.constant_(parameter, 0.5)
 moved = make_norm("batch_prior", 3, 2, affine=True).eval()
-moved.load_state_dict(norm.state_dict() | {"running_mean": images.mean((0, 2, 3)), "running_var": images.var((0, 2, 3))})
-torch.testing.assert_close(moved(images), torchs(images), rtol=1e-2, atol=1e-2)  # both agree, but for an unbiased variance
+mean, variance = images.mean((0, 2, 3)), images.var((0, 2, 3))
+moved.load_state_dict(norm.state_dict() | {"running_mean": mean, "running_var": variance})
+# The averages are those of the batch, but for a variance that is unbiased.
+torch.testing.assert_close(moved(images), torchs(images), rtol=1e-2, atol=1e-2)
 
 norm = make_norm("batch_prior", 1, 1).eval()
 norm.running_mean.fill_(3.0)
