@@ -1,6 +1,6 @@
 """The similarity by nested Python loops, straight from the equations: the bottom rung of the trust ladder.
 
-Shares no code with the library, down to the robust functions.
+It has no code in common with the library, down to the robust functions.
 """
 
 import itertools

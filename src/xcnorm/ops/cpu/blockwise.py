@@ -56,7 +56,7 @@ def new_padded(input: Tensor, spec: Correlation, *, channels_last: bool | None =
 
 
 def padded(input: Tensor, level: Tensor, spec: Correlation, *, channels_last: bool | None = None) -> Tensor:
-    """``(N, C, *sizes)`` padded, minus the level ``(N, sets)`` of each set of channels, as `dense.padded` does it."""
+    """``(N, C, *sizes)`` padded, minus the level ``(N, sets)`` of each set of channels, as `ncc.padded` does it."""
     result = new_padded(input, spec, channels_last=channels_last)
     sets = (level.shape[1], -1)
     level = level[(..., *(None,) * (input.ndim - 1))]

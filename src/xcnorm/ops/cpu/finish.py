@@ -87,7 +87,7 @@ class Finishing(torch.autograd.Function):
                 sums[block] = grad.sum(positions, keepdim=True)
                 weighted_sums[block] = torch.mul(grad, response, out=other).sum(positions, keepdim=True)
             norm = stages.norm(pool, means, variances)
-            level, along, of_gain = stages.through_norm(pool, norm, sums, weighted_sums)
+            offset, along, of_gain = stages.through_norm(pool, norm, sums, weighted_sums)
             gain_grad += of_gain
             for block in pool:
                 grad, base = output_grad[block], bases[block]
@@ -95,7 +95,7 @@ class Finishing(torch.autograd.Function):
                 if len(pool) > 1:
                     stages.response(block, base, response)
                 if stages.measures:
-                    grad = torch.sub(grad, torch.mul(response, along, out=other), out=other).sub_(level)
+                    grad = torch.sub(grad, torch.mul(response, along, out=other), out=other).sub_(offset)
                 grad = torch.mul(grad, norm.slope, out=other)
                 weighted = response.mul_(grad)
                 if factor_grad is not None:
@@ -260,9 +260,9 @@ class _Stages:
     def through_norm(
         self, pool: list[slice], norm: _Norm, sums: Tensor, weighted_sums: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Level, along and the gradient of the gain, from sums of ``g`` and ``g u`` over positions.
+        """Offset, along and the gradient of the gain, from sums of ``g`` and ``g u`` over positions.
 
-        The gradient of u is ``(g - level - u * along) * slope``.
+        The gradient of u is ``(g - offset - u * along) * slope``.
         """
         images = slice(pool[0].start, pool[-1].stop)
         total, weighted = sums[images], weighted_sums[images]
@@ -271,13 +271,13 @@ class _Stages:
             count *= len(total)
             total, weighted = total.sum(0, keepdim=True), weighted.sum(0, keepdim=True)
         hat = (norm.inner * weighted - norm.centre * total) / count
-        level, along = total / count - norm.centre * hat, norm.inner * hat
+        offset, along = total / count - norm.centre * hat, norm.inner * hat
         if self._options.gain_after:
             of_gain = hat * count
         else:
             held = total * norm.mean + hat * count * norm.inner * norm.variance if self.measures else 0
             of_gain = (weighted - held) * norm.inverse
-        return level, along, of_gain.sum(0, keepdim=True)
+        return offset, along, of_gain.sum(0, keepdim=True)
 
     def product_gradient(self, block: slice, grad: Tensor, weighted: Tensor, base: Tensor) -> None:
         """Turn a base into the gradient of the product, from the response's or, with a tau, from the weighted one."""

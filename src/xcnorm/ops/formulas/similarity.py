@@ -4,7 +4,7 @@ NCC is one convolution with centred, unit-norm filters (the patch mean drops out
 over a divisor that comes from sums along one-channel maps.
 
 Robust NCC has no such short cut, because phi acts after the patch was centred: patch mean and deviation again
-come from one-channel maps, then the kernel's offsets are walked through in small blocks. Each block recomputes its
+come from one-channel maps, then the kernel's offsets are taken in small blocks. Each block recomputes its
 values in the backward, so that nothing of size K*K*C_in*H*W is ever stored.
 """
 
