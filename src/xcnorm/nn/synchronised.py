@@ -128,7 +128,7 @@ class SyncMovingScale(MovingScale):
 
     @property
     def average(self) -> Tensor | None:
-        """Nothing that one process could move alone."""
+        """None among several processes: no buffer that one of them could move alone."""
         return None if _several_processes() else super().average
 
     def update(self, deviation: Tensor) -> None:

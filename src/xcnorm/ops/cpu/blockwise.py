@@ -117,7 +117,7 @@ def channel_moments(input: Tensor, level: Tensor) -> Moments:
 
 
 def moments_gradient(of_mean: Tensor, of_variance: Tensor, mean: Tensor, channels: int) -> tuple[Tensor, Tensor]:
-    """Slope and offset, ``(N, sets, 1, *sizes)``: times and plus which the values are the gradient of themselves."""
+    """Slope and offset of the values' gradient ``values * slope + offset``, each ``(N, sets, 1, *sizes)``."""
     slope = of_variance * (2 / channels)
     return slope.unsqueeze(2), (of_mean / channels - slope * mean).unsqueeze(2)
 

@@ -47,7 +47,7 @@ def sums_of_parts(
     rows, parts, channels, groups, width,
     RECTIFY: tl.constexpr, AFTER: tl.constexpr, STRIP: tl.constexpr, TILE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """The same of every part of a pool."""
+    """Those sums over every part of a pool."""
     program = tl.num_programs(0) - 1 - tl.program_id(0)  # as in the kernel of the statistics
     where, columns = place_tile(program, parts, groups, width, TILE, COLUMNS)
     exponent, before, _ = parameters(raw_tau, gain, columns, AFTER)
