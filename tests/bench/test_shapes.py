@@ -28,9 +28,9 @@ def test_what_networks_share_is_there_once(shapes):
 
 
 def test_of_many_that_are_alike_the_first_the_middle_and_the_last(shapes):
-    dense = [shape for shape in shapes if shape.network == "densenet121"]
-    assert [shape.channels_in for shape in dense if (shape.pixels, shape.kernel) == (3, 1)] == [512, 768, 992]
-    assert {shape.pixels for shape in dense if shape.kernel == 3} == {24, 12, 6, 3}
+    densenet = [shape for shape in shapes if shape.network == "densenet121"]
+    assert [shape.channels_in for shape in densenet if (shape.pixels, shape.kernel) == (3, 1)] == [512, 768, 992]
+    assert {shape.pixels for shape in densenet if shape.kernel == 3} == {24, 12, 6, 3}
 
 
 def test_a_cpu_gets_smaller_batches():

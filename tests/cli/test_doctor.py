@@ -50,11 +50,11 @@ def test_the_page_names_every_backend_and_says_why_one_cannot_run(monkeypatch, c
 
 @pytest.mark.parametrize(
     ("setting", "problem"),
-    [("dens", "did you mean 'dense'?"), ("cannot", "cannot run here: no CUDA device")],
+    [("plan", "did you mean 'plain'?"), ("cannot", "cannot run here: no CUDA device")],
 )
 def test_a_backend_setting_that_cannot_work_is_a_problem(setting, problem, monkeypatch, capsys):
     backends = [
-        SimpleNamespace(name="dense", summary="", unavailable=lambda: None),
+        SimpleNamespace(name="plain", summary="", unavailable=lambda: None),
         SimpleNamespace(name="cannot", summary="", unavailable=lambda: "no CUDA device"),
     ]
     monkeypatch.setattr(ops, "backends", lambda: backends)

@@ -37,7 +37,8 @@ def test_settings_can_be_changed(preset, capsys):
         (["{preset}", "--on", "mars"], "mars"),
         (["{preset}", "--workers", "0"], "--workers"),
         (["{preset}", "--set", "schedule.batches=3"], "did you mean 'batch'"),
-        (["paper/table9"], "unknown preset 'paper/table9'"),
+        (["paper/table9"], "unknown preset 'paper/table9'; did you mean 'paper/table"),
+        (["nope"], "unknown preset 'nope' (near: "),
         (["{preset}", "--device", "tpu"], "device must be auto, cpu or cuda, not 'tpu'"),
     ],
 )

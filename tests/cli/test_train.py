@@ -142,6 +142,15 @@ def test_a_dry_run_only_says_what_it_would_do(pictures, tmp_path, capsys):
     assert not (tmp_path / "runs").exists()
 
 
+def test_steps_take_the_place_of_the_epochs_of_a_recipe(capsys):
+    args = ["train", "--benchmark", "cifar10c", "--recipe", "paper", "--dry-run", "--set", "schedule.iterations=60"]
+    assert main(args) == 0
+    schedule = tomllib.loads(capsys.readouterr().out)["schedule"]
+    assert (schedule["iterations"], schedule["epochs"], schedule["batch"]) == (60, 0, 128)
+    assert main([*args, "--set", "schedule.epochs=2"]) == 2
+    assert "not both" in capsys.readouterr().err
+
+
 def test_a_run_that_another_process_works_on_is_one_line(trained, pictures, tmp_path, capsys):
     experiment = RunFolder(trained).experiment()
     folder = RunFolder.of(experiment, tmp_path)

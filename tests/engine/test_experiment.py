@@ -47,8 +47,7 @@ NO_PART = {"seed": 3, "label": "ours", "run.checkpoint_every": 5}
 
 
 def changed(key, value):
-    extra = {"schedule.iterations": 0} if key == "schedule.epochs" else {}
-    extra |= {"method.name": "randconv"} if key == "method.options" else {}
+    extra = {"method.name": "randconv"} if key == "method.options" else {}
     extra |= {"method.augment": "randconv"} if key == "method.augment_options" else {}
     extra |= {"benchmark": "folder"} if key == "benchmark_options" else {}
     return make_experiment(merge(small.BASE, override({key: value, **extra})))
@@ -114,6 +113,16 @@ def test_whole_numbers_are_fractions_where_fractions_are_meant():
     assert one.hash == other.hash
 
 
+@pytest.mark.parametrize(("below", "above"), [("epochs", "iterations"), ("iterations", "epochs")])
+def test_the_length_that_is_set_takes_the_place_of_the_other(below, above):
+    base = {"schedule": {below: 40, "batch": 16}}
+    schedule = make_experiment(merge(base, override({f"schedule.{above}": 60}))).schedule
+    assert (getattr(schedule, below), getattr(schedule, above), schedule.batch) == (0, 60, 16)
+    written = make_experiment(base).model_dump(mode="json")  # as a file has it: both, one of them 0
+    assert make_experiment(merge(written, {"schedule": {above: 60}})).schedule == schedule
+    assert make_experiment(merge(written, {"schedule": {"shape": "linear"}})).schedule.shape == "linear"
+
+
 def test_it_is_frozen():
     with pytest.raises(ValueError, match="frozen"):
         small.experiment().seed = 3
@@ -136,6 +145,8 @@ def test_it_is_frozen():
         ({"model__name": "digits_cn"}, "did you mean 'digits_cnn'"),
         ({"model__options": {"nrm": "batch"}}, "nrm"),
         ({"schedule": {"iterations": 3, "epochs": 3}}, "give schedule.iterations or schedule.epochs"),
+        ({"schedule__iterations": 3, "schedule__epochs": 3}, "give schedule.iterations or schedule.epochs"),
+        ({"schedule__iterations": 0}, "give schedule.iterations or schedule.epochs"),
         ({"schedule": {"batch": 3}}, "give schedule.iterations or schedule.epochs"),
         ({"schedule__shape": "cosin"}, "schedule.shape: input should be 'constant', 'cosine', 'linear' or 'step'"),
         ({"schedule__ema": 1.0}, "schedule.ema: input should be less than 1, not 1.0"),

@@ -97,9 +97,10 @@ def test_a_benchmark_may_bring_what_the_recipe_fast_has_for_it(monkeypatch):
     assert recipe["schedule"] == {"epochs": 7, "batch": 128, "warmup": 0.05, "shape": "cosine"}
 
 
-def test_there_is_no_recipe_for_a_benchmark_that_is_not_there():
+@pytest.mark.parametrize("recipe", ["fast", "mini", "paper"])
+def test_there_is_no_recipe_for_a_benchmark_that_is_not_there(recipe):
     with pytest.raises(UserError, match="unknown benchmark 'digts'; did you mean 'digits'"):
-        load_recipe("fast", "digts")
+        load_recipe(recipe, "digts")
 
 
 def test_a_small_twin_is_trained_like_its_family_unless_it_has_a_table_of_its_own():

@@ -42,7 +42,7 @@ class Case:
     mode: str = "zeros"
     groups: int = 1
 
-    def spec(self, robust=None, per_patch=False):
+    def correlation(self, robust=None, per_patch=False):
         rank = len(self.kernel)
         stride, dilation, padding = self.stride[:rank], self.dilation[:rank], self.padding[: 2 * rank]
         return ops.Correlation(self.kernel, stride, dilation, padding, self.mode, self.groups, robust, per_patch)
@@ -84,32 +84,34 @@ CASES = {
 }  # fmt: skip
 
 
-def answers(data, spec, vector, *, backend, dtype=torch.float32):
+def answers(data, correlation, vector, *, backend, dtype=torch.float32):
     """All results of a backend: similarity and deviation, a function of similarity and norm, and its gradients."""
     if backend == "reference":
         data, dtype = [t.double() for t in data], torch.float64
     leaves = [t.detach().requires_grad_() for t in data]
     how = {"compute_dtype": dtype, "backend": backend, "norm": None}
-    value, deviation = asking.respond(*(*data, None)[:3], spec, **how)
+    value, deviation = asking.respond(*(*data, None)[:3], correlation, **how)
     assert not deviation.requires_grad
     if backend == "triton":
-        deviation = deviation.permute(2, 0, 1).unflatten(2, value.shape[2:] or (1,)).reshape_as(value[:, : spec.groups])
-    half = asking.half_masked(*(*leaves, None)[:3], spec, **how)
+        deviation = (
+            deviation.permute(2, 0, 1).unflatten(2, value.shape[2:] or (1,)).reshape_as(value[:, : correlation.groups])
+        )
+    half = asking.half_masked(*(*leaves, None)[:3], correlation, **how)
     return value, deviation, half, *torch.autograd.grad(half, leaves, vector.to(half))
 
 
-def random_vector(data, spec):
+def random_vector(data, correlation):
     """Of the shape of a similarity."""
-    return torch.randn_like(asking.respond(*(*data, None)[:3], spec, backend="reference").output)
+    return torch.randn_like(asking.respond(*(*data, None)[:3], correlation, backend="reference").output)
 
 
 def check(case, robust=None, *, per_patch=False, c=3.0, dtype=torch.float32, data=None, floor=None):
     data = data or case.data(robust, c)
-    spec = case.spec(robust, per_patch)
-    vector = random_vector(data, spec)
-    exact = answers(data, spec, vector, backend="reference")
-    plain = answers(data, spec, vector, backend="plain", dtype=dtype)
-    actual = answers(data, spec, vector, backend="triton", dtype=dtype)
+    correlation = case.correlation(robust, per_patch)
+    vector = random_vector(data, correlation)
+    exact = answers(data, correlation, vector, backend="reference")
+    plain = answers(data, correlation, vector, backend="plain", dtype=dtype)
+    actual = answers(data, correlation, vector, backend="triton", dtype=dtype)
     for name, a, p, e in zip(RESULTS, actual, plain, exact, strict=False):
         assert a.shape == e.shape, name
         assert a.dtype == torch.float32, name
@@ -138,7 +140,7 @@ WITHOUT = (
 )
 def test_every_geometry(name, robust):
     case = CASES[name]
-    g = geometry(case.shape, case.filters, case.spec())
+    g = geometry(case.shape, case.filters, case.correlation())
     assert g.position_major == name.startswith("position-major")
     check(case, robust, per_patch=True)
 
@@ -194,8 +196,8 @@ def test_texture_beside_something_bright_is_not_drowned(scene, robust):
     """Every patch is centred before it is multiplied: what is left is the rounding of its own mean and deviation."""
     case = Case((1, 16, 6, 9), 8)
     x, weight, c = case.data(robust, c=3.0) if robust else (*case.data(), None)
-    x, spec = SCENES[scene](x), case.spec(robust, per_patch=True)
-    exact = asking.respond(x.double(), weight.double(), c, spec, backend="reference").output
-    plain = asking.respond(x, weight, c, spec, backend="reference").output
-    actual = asking.respond(x, weight, c, spec, backend="triton").output
+    x, correlation = SCENES[scene](x), case.correlation(robust, per_patch=True)
+    exact = asking.respond(x.double(), weight.double(), c, correlation, backend="reference").output
+    plain = asking.respond(x, weight, c, correlation, backend="reference").output
+    actual = asking.respond(x, weight, c, correlation, backend="triton").output
     assert (actual - exact).abs().max() <= 2 * (plain - exact).abs().max() + 2e-5

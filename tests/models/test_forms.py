@@ -16,7 +16,9 @@ from xcnorm.nn.forms.scs import MaxAbsPool2d
 
 RELATIVES = [name for name in FORMS if issubclass(find_form(name).convolution, Relative)]
 BARE = ("bcos", "scs")
-BOUNDED = {"kervolution": {"kernel": "gaussian"}}  # a cube of a cube overflows where no norm, or one not settled, is
+BOUNDED = {
+    "kervolution": {"kernel": "gaussian"}
+}  # a cube of a cube overflows where there is no norm, or one with young averages
 OPTIONS = [
     ("sphere", {"angular": "sigmoid"}),
     ("decoupled", {"magnitude": "ball"}),

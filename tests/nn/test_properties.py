@@ -133,10 +133,10 @@ def test_a_linear_layer_is_a_convolution_of_size_one(seed, robust, preset):
 
 @given(seeds, robusts, st.integers(2, 3))
 def test_stride_subsamples(seed, robust, stride):
-    strided, dense = (make(conv(robust), 2, 3, 3, stride=s, robust=robust) for s in (stride, 1))
-    strided.weight = dense.weight
+    strided, every = (make(conv(robust), 2, 3, 3, stride=s, robust=robust) for s in (stride, 1))
+    strided.weight = every.weight
     x = image(seed, 2, 2, 9, 8)
-    torch.testing.assert_close(strided(x), dense(x)[..., ::stride, ::stride])
+    torch.testing.assert_close(strided(x), every(x)[..., ::stride, ::stride])
 
 
 @given(seeds)

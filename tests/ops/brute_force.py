@@ -1,6 +1,6 @@
 """The similarity by nested Python loops, straight from the equations: the bottom rung of the trust ladder.
 
-Shares no code with the library, down to the robust functions.
+It has no code in common with the library, down to the robust functions.
 """
 
 import itertools
@@ -32,42 +32,44 @@ def deviation_of(values, eps):
     return math.sqrt(sum(v**2 for v in centred(values)) / len(values) + eps)
 
 
-def similarity(x, weight, c, spec: Correlation) -> Similarity:
+def similarity(x, weight, c, correlation: Correlation) -> Similarity:
     padded = x
-    if any(spec.padding):
-        padded = torch.nn.functional.pad(x, spec.padding, mode=MODES.get(spec.padding_mode, spec.padding_mode))
+    if any(correlation.padding):
+        padded = torch.nn.functional.pad(
+            x, correlation.padding, mode=MODES.get(correlation.padding_mode, correlation.padding_mode)
+        )
     images, channels_in = padded.shape[:2]
     channels_out, per_group = weight.shape[:2]
-    positions = spec.positions(padded.shape[2:])
+    positions = correlation.positions(padded.shape[2:])
     value = torch.empty(images, channels_out, *positions, dtype=torch.float64)
-    norm = torch.empty(images, spec.groups, *positions, dtype=torch.float64)
-    deviation = torch.empty(images, spec.groups, *positions, dtype=torch.float64)
-    offsets = list(itertools.product(*map(range, spec.kernel)))
+    norm = torch.empty(images, correlation.groups, *positions, dtype=torch.float64)
+    deviation = torch.empty(images, correlation.groups, *positions, dtype=torch.float64)
+    offsets = list(itertools.product(*map(range, correlation.kernel)))
 
-    for n, group, *at in itertools.product(range(images), range(spec.groups), *map(range, positions)):
+    for n, group, *at in itertools.product(range(images), range(correlation.groups), *map(range, positions)):
         patch = []
         for channel in range(group * per_group, (group + 1) * per_group):
             values = []
             for offset in offsets:
-                steps = zip(at, spec.stride, offset, spec.dilation, strict=True)
+                steps = zip(at, correlation.stride, offset, correlation.dilation, strict=True)
                 values.append(padded[(n, channel, *(p * s + o * d for p, s, o, d in steps))].item())
-            if spec.channelwise:
-                spread = deviation_of(values, spec.eps)
+            if correlation.channelwise:
+                spread = deviation_of(values, correlation.eps)
                 values = [v / spread for v in centred(values)]
             patch += values
-        sigma = deviation_of(patch, spec.eps)
-        z, floor = centred(patch), spec.eps
-        if spec.robust is not None:
-            phi, scale = PHI[spec.robust], c.item() * (sigma if spec.per_patch else 1)
+        sigma = deviation_of(patch, correlation.eps)
+        z, floor = centred(patch), correlation.eps
+        if correlation.robust is not None:
+            phi, scale = PHI[correlation.robust], c.item() * (sigma if correlation.per_patch else 1)
             z = [phi(v, scale) for v in z]
-            floor = spec.eps * phi(min(1, scale / 2), scale) ** 2
+            floor = correlation.eps * phi(min(1, scale / 2), scale) ** 2
         z_norm = math.sqrt(sum(v**2 for v in z) + len(z) * floor)
         norm[(n, group, *at)], deviation[(n, group, *at)] = z_norm, sigma
-        filters = channels_out // spec.groups
+        filters = channels_out // correlation.groups
         for out in range(group * filters, (group + 1) * filters):
             w = centred(weight[out].flatten().tolist())
             w_norm = math.sqrt(sum(v**2 for v in w))
             value[(n, out, *at)] = sum(a * b for a, b in zip(z, w, strict=True)) / (z_norm * w_norm)
-    assert channels_in == per_group * spec.groups
-    scaled = (value.unflatten(1, (spec.groups, -1)) * norm.unsqueeze(2)).flatten(1, 2)
+    assert channels_in == per_group * correlation.groups
+    scaled = (value.unflatten(1, (correlation.groups, -1)) * norm.unsqueeze(2)).flatten(1, 2)
     return Similarity(value, scaled, deviation)

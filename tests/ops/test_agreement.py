@@ -25,7 +25,7 @@ class Case:
     channels_in: int = 2
     channels_out: int = 2
 
-    def spec(self, **options) -> ops.Correlation:
+    def correlation(self, **options) -> ops.Correlation:
         rank = len(self.kernel)
         return ops.Correlation(
             self.kernel,
@@ -91,11 +91,11 @@ GRID = [
 @pytest.mark.parametrize(("case", "options"), GRID)
 def test_forward(case, options):
     x, w = case.data()
-    spec = case.spec(**options)
+    correlation = case.correlation(**options)
     c = torch.tensor(1.3, dtype=torch.float64)
-    expected = brute_force.similarity(x, w, c, spec)
+    expected = brute_force.similarity(x, w, c, correlation)
     for backend in ("reference", "plain"):
-        actual = asking.similarity(x, w, c, spec, backend=backend)
+        actual = asking.similarity(x, w, c, correlation, backend=backend)
         for a, e, field in zip(actual, expected, expected._fields, strict=True):
             torch.testing.assert_close(a, e, rtol=0, atol=1e-10, msg=lambda m, f=field, b=backend: f"{b} {f}: {m}")
 
@@ -106,7 +106,7 @@ def scalars(case, options, backend):
     inputs = [x, w] if options["robust"] is None else [x, w, torch.tensor(1.3, dtype=torch.float64)]
 
     def run(x, w, c=None):
-        return (asking.half_masked(x, w, c, case.spec(**options), backend=backend),)
+        return (asking.half_masked(x, w, c, case.correlation(**options), backend=backend),)
 
     return run, [i.requires_grad_() for i in inputs]
 

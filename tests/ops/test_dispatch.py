@@ -64,7 +64,7 @@ def test_unknown_backend_is_one_clear_line(layer, monkeypatch):
 
 def test_a_backend_that_cannot_is_passed_over_with_its_reason(layer, monkeypatch):
     picky = dataclasses.replace(
-        ops.backends()[0], name="picky", priority=99, unsupported=lambda x, spec: "only likes 7x7 kernels"
+        ops.backends()[0], name="picky", priority=99, unsupported=lambda x, correlation: "only likes 7x7 kernels"
     )
     broken = dataclasses.replace(ops.backends()[-1], name="broken", priority=98, unavailable=lambda: "no such device")
     monkeypatch.setattr(dispatch, "_backends", [picky, broken, *ops.backends()])
@@ -82,7 +82,7 @@ def test_a_costly_reason_is_told_once_where_the_backend_could_run(layer, monkeyp
         ops.backends()[0],
         name="costly",
         priority=99,
-        unsupported=lambda x, spec: dispatch.Costly("give it a kernel"),
+        unsupported=lambda x, correlation: dispatch.Costly("give it a kernel"),
         unavailable=lambda: None if available else "no such device",
     )
     monkeypatch.setattr(dispatch, "_backends", [costly, *ops.backends()])

@@ -48,7 +48,7 @@ def _gate(side: Side, shape: LayerShape, conditions: Conditions) -> dict[str, An
     layer = make(side, shape)
     state = layer.state_dict()
     if "scale.running_c" in state:
-        state["scale.running_c"].fill_(1.0)  # where phi bends: for the large value it starts at, phi looks linear
+        state["scale.running_c"].fill_(1.0)  # where phi is not linear, as it is for the large value it starts at
     exact = make(side, shape, backend="reference")
     exact.load_state_dict(state)
     input = torch.randn(shape.input_size).to(conditions.dtype)

@@ -32,6 +32,8 @@ EARLIER: Mapping[str, Mapping[str, Any]] = {
 """Settings of version 0.1 that are no more, at the only value that its files may still hold; and part of every hash,
 or the folders of its runs would not be found again."""
 
+_LENGTHS = ("iterations", "epochs")
+
 
 class Experiment(Settings):
     """One training on one source with one seed, and how it is judged.
@@ -131,13 +133,30 @@ def _without_earlier(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Put nested values over one another, the last on top."""
+    """Put nested values over one another, the last on top.
+
+    A schedule has one length, so a layer that counts it in steps takes the place of one that counts it in epochs, and
+    the other way round.
+
+    Example:
+        >>> merge({"schedule": {"epochs": 40, "batch": 128}}, {"schedule": {"iterations": 60}})
+        {'schedule': {'batch': 128, 'iterations': 60}}
+    """
     result: dict[str, Any] = {}
     for layer in layers:
-        for key, value in layer.items():
-            old = result.get(key)
-            both = isinstance(value, Mapping) and isinstance(old, Mapping)
-            result[key] = merge(old, value) if both and old is not None else value
+        schedule, below = layer.get("schedule"), result.get("schedule")
+        if isinstance(schedule, Mapping) and isinstance(below, Mapping):
+            given = [length for length in _LENGTHS if schedule.get(length)]
+            result["schedule"] = {name: value for name, value in below.items() if not given or name not in _LENGTHS}
+        result = _put_over(result, layer)
+    return result
+
+
+def _put_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(below)
+    for key, value in above.items():
+        old = result.get(key)
+        result[key] = _put_over(old, value) if isinstance(value, Mapping) and isinstance(old, Mapping) else value
     return result
 
 
@@ -153,7 +172,7 @@ def override(dotted: Mapping[str, Any]) -> dict[str, Any]:
         nested: Any = value
         for part in reversed(key.split(".")):
             nested = {part: nested}
-        result = merge(result, nested)
+        result = _put_over(result, nested)  # two lengths of one schedule stay two, and are refused
     return result
 
 

@@ -64,10 +64,10 @@ class _Standardise(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-        """Gradient of the values; that of the rate is there for second derivatives."""
+        """Gradient of the values; that of the rate matters for second derivatives."""
         standardised, rate = ctx.saved_tensors
         grad, grad_rate = grads
-        share = grad_rate * rate * (rate.numel() / max(1, standardised.numel()))
-        along = (grad * standardised).mean(ctx.axes, keepdim=True) + share
+        of_rate = grad_rate * rate * (rate.numel() / max(1, standardised.numel()))
+        along = (grad * standardised).mean(ctx.axes, keepdim=True) + of_rate
         grad = torch.addcmul(grad - grad.mean(ctx.axes, keepdim=True), standardised, along, value=-1)
         return grad.mul_(rate), None, None

@@ -110,7 +110,7 @@ def ncc_expanded(patches: Tensor, weight: Tensor, eps: float = EPS) -> Tensor:
     Args:
         patches: ``(..., alpha)``.
         weight: ``(C_out, alpha)``.
-        eps: Floor on the patch's variance (printed outside the root; see the module's head).
+        eps: Floor on the patch's variance (printed outside the root; see the top of this module).
 
     Returns:
         ``(..., C_out)``.

@@ -1,4 +1,4 @@
-"""XCNorm and R-XCNorm layers, the norms they end in, dictionaries, and statistics shared between processes."""
+"""XCNorm and R-XCNorm layers, their forms and norms, dictionaries, and statistics shared between processes."""
 
 from xcnorm.functional import NormAttentionMask
 from xcnorm.nn.conv import (

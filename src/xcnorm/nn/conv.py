@@ -49,6 +49,7 @@ class _XCNormConv(XCNormLayer, _ConvNd):
 
     @property
     def correlation(self) -> ops.Correlation:
+        """The similarity that the layer asks of a backend."""
         return ops.Correlation(
             kernel=self.kernel_size,
             stride=self.stride,

@@ -147,10 +147,10 @@ class Dictionary(nn.Module):
         """Sums over the batch's features, the number of these, and what `worst_rebuilt` finds in them."""
         return sums, sums.new_full((), len(features)), worst_rebuilt(features, rebuilt, len(self.words))
 
-    def _follow(self, moment: Tensor, cross: Tensor, seeds: Tensor, there: Tensor) -> None:
+    def _follow(self, moment: Tensor, cross: Tensor, seeds: Tensor, nonempty: Tensor) -> None:
         """Move averages and words on by a batch's means of ``b b'`` and ``b z'``, and replace words that are dead.
 
-        Nothing changes where ``there`` says that the batch has no features.
+        Nothing changes unless ``nonempty`` says that the batch has features.
         """
         moment = torch.lerp(self.code_moment.to(moment.dtype), moment, self.momentum)
         cross = torch.lerp(self.cross_moment.to(cross.dtype), cross, self.momentum)
@@ -173,8 +173,8 @@ class Dictionary(nn.Module):
         moment.diagonal().add_((1 - keep) * mean)
         cross = torch.where(keep[:, None] == 1, cross, mean * words)
         for buffer, new in ((self.words, words), (self.code_moment, moment), (self.cross_moment, cross)):
-            buffer.copy_(torch.where(there, new, buffer))
-        self.num_batches_tracked.add_(there)
+            buffer.copy_(torch.where(nonempty, new, buffer))
+        self.num_batches_tracked.add_(nonempty)
 
 
 class Rebuilt(nn.Module):

@@ -69,7 +69,7 @@ class XCNormLayer(nn.Module):
 
     @property
     def correlation(self) -> ops.Correlation:
-        """What the layer asks of a backend."""
+        """The similarity that the layer asks of a backend; its stages are the rest."""
         raise NotImplementedError
 
     @property

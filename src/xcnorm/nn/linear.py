@@ -51,7 +51,7 @@ class XCNormLinear(XCNormLayer, nn.Linear):
 
     @property
     def correlation(self) -> ops.Correlation:
-        """What the layer asks of a backend."""
+        """The similarity that the layer asks of a backend."""
         return ops.Correlation(
             kernel=(),
             stride=(),

@@ -95,7 +95,7 @@ def register_reduction(name: str) -> Callable[[R], R]:
 
 @register_reduction("ema")
 class MovingScale(RobustScale):
-    """A moving average of the deviation of the training batches' patches."""
+    """A c that is the moving average of the deviation of the training batches' patches."""
 
     running_c: Tensor
 
@@ -120,7 +120,7 @@ class MovingScale(RobustScale):
 
 @register_reduction("parameter")
 class LearntScale(RobustScale):
-    """A number that is learnt with the filters."""
+    """A c that is learnt with the filters."""
 
     raw_c: nn.Parameter
 
@@ -139,7 +139,7 @@ class LearntScale(RobustScale):
 
 @register_reduction("patch")
 class PatchScale(RobustScale):
-    """A fixed multiple."""
+    """A fixed multiple of each patch's own deviation."""
 
     initial = 3.0
     per_patch = True

@@ -82,7 +82,7 @@ class Stages(nn.Module):
         compute_dtype: torch.dtype,
         dtype: torch.dtype,
     ) -> Spec:
-        """What a backend is asked.
+        """The `Spec` of the layer: what a backend is asked.
 
         Args:
             correlation: The similarity before the stages.
@@ -146,7 +146,7 @@ class Stages(nn.Module):
         return ChannelNorm("batch", eps=norm.eps)
 
     def _averages(self, channel_norm: ChannelNorm | None, scale: RobustScale | None) -> Averages:
-        """What a training step moves."""
+        """The moving averages that a training step moves."""
         norm = self.norm
         c, c_momentum = (None, 0.0) if scale is None else (scale.average, scale.momentum)
         if channel_norm is None or not isinstance(norm, _BatchNorm) or not norm.training or norm.running_mean is None:

@@ -98,7 +98,7 @@ class SyncBatchNorm(_BatchNorm):
         output: Tensor = apply(_Normalise, input, weight, bias, mean, (variance + self.eps).rsqrt(), count)
         return output
 
-    def _track(self, mean: Tensor, unbiased_variance: Tensor, there: Tensor) -> None:
+    def _track(self, mean: Tensor, unbiased_variance: Tensor, nonempty: Tensor) -> None:
         """Move the averages towards those of the batch, as torch does: not where no process has any values."""
         if not self.track_running_stats or self.running_mean is None or self.running_var is None:
             return
@@ -106,7 +106,7 @@ class SyncBatchNorm(_BatchNorm):
         self.num_batches_tracked.add_(1)
         factor = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
         for average, new in ((self.running_mean, mean), (self.running_var, unbiased_variance)):
-            average.lerp_(torch.where(there, new.to(average.dtype), average), factor)
+            average.lerp_(torch.where(nonempty, new.to(average.dtype), average), factor)
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim < 2 or input.shape[1] != self.num_features:
@@ -128,7 +128,7 @@ class SyncMovingScale(MovingScale):
 
     @property
     def average(self) -> Tensor | None:
-        """Nothing that one process could move alone."""
+        """None among several processes: no buffer that one of them could move alone."""
         return None if _several_processes() else super().average
 
     def update(self, deviation: Tensor) -> None:
@@ -141,7 +141,7 @@ class SyncMovingScale(MovingScale):
 
 
 class SyncDictionary(Dictionary):
-    """`Dictionary` that learns from the features of all processes; each proposes its share of new words."""
+    """`Dictionary` that learns from the features of all processes; each proposes a part of the new words."""
 
     def _pool(self, sums: Tensor, features: Tensor, rebuilt: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if not _several_processes():

@@ -16,14 +16,15 @@ from xcnorm.ops.formulas.ncc import Quotient, pad
 from xcnorm.ops.spec import Correlation, Response, Spec
 
 
-def cut_patches(input: Tensor, spec: Correlation) -> Tensor:
+def cut_patches(input: Tensor, correlation: Correlation) -> Tensor:
     """All patches of ``(N, C, *sizes)`` as ``(N, *positions, groups, alpha)``, channel-major like a filter."""
-    patches = pad(input, spec)
+    patches = pad(input, correlation)
     for axis, (kernel, stride, dilation) in enumerate(
-        zip(spec.kernel, spec.stride, spec.dilation, strict=True), start=2
+        zip(correlation.kernel, correlation.stride, correlation.dilation, strict=True), start=2
     ):
         patches = patches.unfold(axis, dilation * (kernel - 1) + 1, stride)[..., ::dilation]
-    return patches.movedim(1, len(spec.kernel) + 1).flatten(len(spec.kernel) + 1).unflatten(-1, (spec.groups, -1))
+    rank = len(correlation.kernel)
+    return patches.movedim(1, rank + 1).flatten(rank + 1).unflatten(-1, (correlation.groups, -1))
 
 
 def respond(input: Tensor, weight: Tensor, spec: Spec) -> Response:
@@ -33,26 +34,28 @@ def respond(input: Tensor, weight: Tensor, spec: Spec) -> Response:
     return chain.respond(quotient, weight[0].numel(), spec)
 
 
-def _similarity(input: Tensor, weight: Tensor, c: Tensor | None, spec: Correlation) -> tuple[Tensor, Tensor, Tensor]:
+def _similarity(
+    input: Tensor, weight: Tensor, c: Tensor | None, correlation: Correlation
+) -> tuple[Tensor, Tensor, Tensor]:
     """The similarity, the norm of the patches and their deviation, each with the channels on axis 1."""
-    patches = cut_patches(input, spec)
-    if spec.channelwise:
-        patches = xf.standardise_channels(patches, input.shape[1] // spec.groups, spec.eps)
-    deviation = xf.patch_deviation(patches, spec.eps)
-    if c is not None and spec.per_patch:
+    patches = cut_patches(input, correlation)
+    if correlation.channelwise:
+        patches = xf.standardise_channels(patches, input.shape[1] // correlation.groups, correlation.eps)
+    deviation = xf.patch_deviation(patches, correlation.eps)
+    if c is not None and correlation.per_patch:
         c = c * deviation
 
     values, norms = [], []
-    for group, filters in enumerate(weight.flatten(1).chunk(spec.groups)):
+    for group, filters in enumerate(weight.flatten(1).chunk(correlation.groups)):
         z = patches[..., group, :]
-        if spec.robust is None:
-            values.append(xf.ncc(z, filters, spec.eps))
-            norms.append(xf.patch_norm(z, spec.eps))
+        if correlation.robust is None:
+            values.append(xf.ncc(z, filters, correlation.eps))
+            norms.append(xf.patch_norm(z, correlation.eps))
         else:
             assert c is not None
-            scale = c[..., group, :] if spec.per_patch else c
-            values.append(xf.robust_ncc(z, filters, scale, spec.robust, spec.eps))
-            norms.append(xf.robust_patch_norm(z, scale, spec.robust, spec.eps))
+            scale = c[..., group, :] if correlation.per_patch else c
+            values.append(xf.robust_ncc(z, filters, scale, correlation.robust, correlation.eps))
+            norms.append(xf.robust_patch_norm(z, scale, correlation.robust, correlation.eps))
     return torch.cat(values, -1).movedim(-1, 1), torch.cat(norms, -1).movedim(-1, 1), deviation[..., 0].movedim(-1, 1)
 
 

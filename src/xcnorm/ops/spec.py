@@ -60,7 +60,7 @@ class Correlation:
 
 
 class ChannelNorm(NamedTuple):
-    """The last stage, as far as one process can take it alone.
+    """The channel norm, which is the last stage, as far as one process can take it alone.
 
     Attributes:
         statistics: What it pools: ``"batch"``, ``"instance"``, ``"given"`` (mean and variance are given); or
@@ -97,12 +97,12 @@ class Averages:
     c_momentum: float = 0.0
 
     def move_c(self, deviation: Tensor) -> None:
-        """Towards the mean deviation of a batch's patches; without patches it stays."""
+        """Move c towards the mean deviation of a batch's patches; without patches it stays."""
         if self.c is not None and deviation.numel():
             self.c.lerp_(deviation.mean().to(self.c.dtype), self.c_momentum)
 
     def move_norm(self, mean: Tensor, variance: Tensor, values: int) -> None:
-        """Towards the statistics of so many values of each channel, as torch's batch norm does."""
+        """Move mean and variance towards those of so many values of each channel, as torch's batch norm does."""
         if self.mean is not None and self.variance is not None and self.batches is not None:
             self.batches.add_(1)
             self.mean.lerp_(mean.to(self.mean.dtype), self.momentum)
@@ -144,7 +144,7 @@ class Spec:
 
 
 class Response(NamedTuple):
-    """A layer's answer.
+    """What a backend answers: a layer's output, and the deviation of the patches.
 
     Attributes:
         output: ``(N, C_out, *positions)``, in float32 or better if a channel norm is still to follow.

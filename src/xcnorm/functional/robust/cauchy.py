@@ -1,15 +1,10 @@
-r"""Cauchy's robust function, in its influence form."""
+"""Cauchy's robust function, in its influence form."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from xcnorm.functional.robust.function import RobustFunction, register_robust_function
-
-if TYPE_CHECKING:
-    pass
 
 
 def _slope(t: Tensor) -> Tensor:

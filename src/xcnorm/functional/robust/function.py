@@ -1,4 +1,4 @@
-r"""What a robust function phi(z; c) is, and where they are all known by name.
+"""What a robust function phi(z; c) is, and where they are all known by name.
 
 All of them have the form ``phi(z; c) = c * h(z / c)`` with a shape ``h`` of one argument, so a robust function
 is fully described by ``h`` and its slope ``h'``; the derivatives of phi follow as ``dphi/dz = h'`` and

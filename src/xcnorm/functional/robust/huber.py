@@ -1,4 +1,4 @@
-r"""Huber's robust function, in its influence form."""
+"""Huber's robust function, in its influence form."""
 
 from __future__ import annotations
 

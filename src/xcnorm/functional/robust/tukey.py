@@ -1,4 +1,4 @@
-r"""Tukey's biweight, a robust function in its influence form."""
+"""Tukey's biweight, a robust function in its influence form."""
 
 from __future__ import annotations
 

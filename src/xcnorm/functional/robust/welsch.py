@@ -1,4 +1,4 @@
-r"""Welsch's robust function: as printed, with the sign kept, and in its influence form.
+"""Welsch's robust function: as printed, with the sign kept, and in its influence form.
 
 ``1 - exp(-t^2 / 2)`` is computed precisely where it is small: there training starts, with c much larger than z.
 """

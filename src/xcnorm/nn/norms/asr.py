@@ -121,5 +121,5 @@ class _Bottleneck(nn.Module):
 
 @register_norm("asr", per_image=True)
 def asr_norm(channels: int, positions: int, *, momentum: float, **settings: object) -> AdaptiveNorm:
-    """For any number of position axes but none."""
+    """An `AdaptiveNorm`, for any number of position axes but none."""
     return AdaptiveNorm(channels, **settings)  # type: ignore[arg-type]

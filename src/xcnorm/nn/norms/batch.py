@@ -11,6 +11,6 @@ from xcnorm.nn.norms.norm import register_norm
 
 @register_norm("batch")
 def batch_norm(channels: int, positions: int, **settings: Any) -> nn.Module:
-    """The class of torch's that has so many position axes."""
+    """Torch's batch norm, of the class that has so many position axes."""
     kind = (nn.BatchNorm1d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)[positions]
     return kind(channels, **settings)

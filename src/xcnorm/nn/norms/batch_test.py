@@ -45,5 +45,5 @@ class BatchTestNorm(_BatchNorm):
 
 @register_norm("batch_test")
 def batch_test_norm(channels: int, positions: int, **settings: Any) -> BatchTestNorm:
-    """For any number of position axes."""
+    """A `BatchTestNorm`, for any number of position axes."""
     return BatchTestNorm(channels, **settings)

@@ -13,5 +13,5 @@ _GROUP_SIZE = 16
 
 @register_norm("group")
 def group_norm(channels: int, positions: int, *, momentum: float, **settings: Any) -> nn.Module:
-    """Groups of 16 channels, or one group where 16 does not divide them."""
+    """Torch's group norm in groups of 16 channels, or in one where 16 does not divide them."""
     return nn.GroupNorm(channels // _GROUP_SIZE if channels % _GROUP_SIZE == 0 else 1, channels, **settings)

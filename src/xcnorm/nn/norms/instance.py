@@ -37,7 +37,7 @@ class InstanceNorm(Norm):
         return self.rescale(input)
 
     def _fused(self, input: Tensor) -> Tensor:
-        """By torch's own kernels."""
+        """The same by torch's own kernels."""
         if input.shape[2:].numel() > _SMALL:
             output = F.instance_norm(input, weight=self.weight, bias=self.bias, eps=self.eps)
         else:  # a group norm with one channel to a group is the same, and takes a third of the time there
@@ -50,5 +50,5 @@ class InstanceNorm(Norm):
 
 @register_norm("instance", per_image=True)
 def instance_norm(channels: int, positions: int, *, momentum: float, **settings: object) -> InstanceNorm:
-    """For any number of position axes but none."""
+    """An `InstanceNorm`, for any number of position axes but none."""
     return InstanceNorm(channels, **settings)  # type: ignore[arg-type]

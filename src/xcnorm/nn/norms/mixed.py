@@ -105,5 +105,5 @@ class MixedNorm(Norm):
 
 @register_norm("mixed", per_image=True)
 def mixed_norm(channels: int, positions: int, **settings: object) -> MixedNorm:
-    """For any number of position axes but none."""
+    """A `MixedNorm`, for any number of position axes but none."""
     return MixedNorm(channels, **settings)  # type: ignore[arg-type]

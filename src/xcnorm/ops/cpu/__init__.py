@@ -56,36 +56,36 @@ def respond(input: Tensor, weight: Tensor, spec: Spec) -> Response:
     return Response(output, deviation)
 
 
-def _quotient(input: Tensor, filters: Tensor, c: Tensor | None, spec: Correlation) -> Quotient:
-    level = level_of(input, input.shape[1] if spec.channelwise else spec.groups)
-    if spec.robust is None and not spec.channelwise:
-        total, *moments = Convolution.apply(input, level, filters, spec)  # type: ignore[no-untyped-call]
-        return plain_quotient(total, patch_moments(Moments(*moments), level, spec), filters, spec)
-    patches = patch_statistics(Moments(*_ChannelMoments.apply(input, level)), level, c, spec)  # type: ignore[no-untyped-call]
-    total, energy = Columns.apply(input, level, filters, patches.mean, patches.rate, spec)  # type: ignore[no-untyped-call]
+def _quotient(input: Tensor, filters: Tensor, c: Tensor | None, correlation: Correlation) -> Quotient:
+    level = level_of(input, input.shape[1] if correlation.channelwise else correlation.groups)
+    if correlation.robust is None and not correlation.channelwise:
+        total, *moments = Convolution.apply(input, level, filters, correlation)  # type: ignore[no-untyped-call]
+        return plain_quotient(total, patch_moments(Moments(*moments), level, correlation), filters, correlation)
+    patches = patch_statistics(Moments(*_ChannelMoments.apply(input, level)), level, c, correlation)  # type: ignore[no-untyped-call]
+    total, energy = Columns.apply(input, level, filters, patches.mean, patches.rate, correlation)  # type: ignore[no-untyped-call]
     return patches.quotient(total, energy, filters[0].numel())
 
 
 def _quotients(
-    input: Tensor, filters: Tensor, c: Tensor | None, spec: Correlation
+    input: Tensor, filters: Tensor, c: Tensor | None, correlation: Correlation
 ) -> tuple[Callable[[slice], Quotient], Tensor]:
     """`_quotient` of any block of images, without a gradient, and the deviation of all patches."""
-    level = level_of(input, input.shape[1] if spec.channelwise else spec.groups)
+    level = level_of(input, input.shape[1] if correlation.channelwise else correlation.groups)
     moments = channel_moments(input, level)
-    if spec.robust is None and not spec.channelwise:
-        whole = plain_quotient(level, patch_moments(moments, level, spec), filters, spec)
+    if correlation.robust is None and not correlation.channelwise:
+        whole = plain_quotient(level, patch_moments(moments, level, correlation), filters, correlation)
 
         def plain(block: slice) -> Quotient:
-            total = convolve(padded(input[block], level[block], spec), filters, spec)
+            total = convolve(padded(input[block], level[block], correlation), filters, correlation)
             return Quotient(total, *(map[block] for map in whole[1:]))
 
         return plain, whole.deviation
 
-    patches = patch_statistics(moments, level, c, spec)
+    patches = patch_statistics(moments, level, c, correlation)
 
     def robust(block: slice) -> Quotient:
         part = PatchStatistics(*(map if map.shape[0] == 1 else map[block] for map in patches))
-        total, energy = Columns.apply(input[block], part.level, filters, part.mean, part.rate, spec)  # type: ignore[no-untyped-call]
+        total, energy = Columns.apply(input[block], part.level, filters, part.mean, part.rate, correlation)  # type: ignore[no-untyped-call]
         return part.quotient(total, energy, filters[0].numel())
 
     return robust, patches.deviation

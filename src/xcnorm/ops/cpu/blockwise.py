@@ -49,19 +49,19 @@ def new_maps(input: Tensor, channels: int, sizes: Sequence[int], *, channels_las
     return input.new_empty(input.shape[0], channels, *sizes)
 
 
-def new_padded(input: Tensor, spec: Correlation, *, channels_last: bool | None = None) -> Tensor:
+def new_padded(input: Tensor, correlation: Correlation, *, channels_last: bool | None = None) -> Tensor:
     """Room for an input with its padding."""
-    sizes = [size + sum(pair) for size, pair in zip(input.shape[2:], _pairs(spec), strict=True)]
+    sizes = [size + sum(pair) for size, pair in zip(input.shape[2:], _pairs(correlation), strict=True)]
     return new_maps(input, input.shape[1], sizes, channels_last=channels_last)
 
 
-def padded(input: Tensor, level: Tensor, spec: Correlation, *, channels_last: bool | None = None) -> Tensor:
-    """``(N, C, *sizes)`` padded, minus the level ``(N, sets)`` of each set of channels, as `dense.padded` does it."""
-    result = new_padded(input, spec, channels_last=channels_last)
+def padded(input: Tensor, level: Tensor, correlation: Correlation, *, channels_last: bool | None = None) -> Tensor:
+    """``(N, C, *sizes)`` padded, minus the level ``(N, sets)`` of each set of channels, as `ncc.padded` does it."""
+    result = new_padded(input, correlation, channels_last=channels_last)
     sets = (level.shape[1], -1)
     level = level[(..., *(None,) * (input.ndim - 1))]
-    torch.sub(input.unflatten(1, sets), level, out=inside(result, spec).unflatten(1, sets))
-    for border, source in _borders(result, spec):
+    torch.sub(input.unflatten(1, sets), level, out=inside(result, correlation).unflatten(1, sets))
+    for border, source in _borders(result, correlation):
         if source is None:
             border.unflatten(1, sets).copy_(-level)
         else:
@@ -69,31 +69,31 @@ def padded(input: Tensor, level: Tensor, spec: Correlation, *, channels_last: bo
     return result
 
 
-def inside(padded: Tensor, spec: Correlation) -> Tensor:
+def inside(padded: Tensor, correlation: Correlation) -> Tensor:
     """The view of ``(N, C, *padded)`` that holds the input."""
-    for axis, (before, after) in enumerate(_pairs(spec), start=2):
+    for axis, (before, after) in enumerate(_pairs(correlation), start=2):
         padded = padded.narrow(axis, before, padded.shape[axis] - before - after)
     return padded
 
 
-def unpadded_gradient(grad: Tensor, spec: Correlation) -> Tensor:
+def unpadded_gradient(grad: Tensor, correlation: Correlation) -> Tensor:
     """From the gradient of `padded` to that of its input, a view of it, in place."""
-    for border, source in reversed(list(_borders(grad, spec))):
+    for border, source in reversed(list(_borders(grad, correlation))):
         if source is not None:
             source.add_(border)
-    return inside(grad, spec)
+    return inside(grad, correlation)
 
 
-def _pairs(spec: Correlation) -> list[tuple[int, int]]:
+def _pairs(correlation: Correlation) -> list[tuple[int, int]]:
     """Padding before and after each position axis, first axis first."""
-    if not spec.padding:
-        return [(0, 0)] * len(spec.kernel)
-    return list(zip(spec.padding[-2::-2], spec.padding[::-2], strict=True))
+    if not correlation.padding:
+        return [(0, 0)] * len(correlation.kernel)
+    return list(zip(correlation.padding[-2::-2], correlation.padding[::-2], strict=True))
 
 
-def _borders(padded: Tensor, spec: Correlation) -> Iterator[tuple[Tensor, Tensor | None]]:
+def _borders(padded: Tensor, correlation: Correlation) -> Iterator[tuple[Tensor, Tensor | None]]:
     """Every line of the borders and the one it is a copy of, in the order of copying."""
-    for axis, (before, after) in enumerate(_pairs(spec), start=2):
+    for axis, (before, after) in enumerate(_pairs(correlation), start=2):
         end = padded.shape[axis] - after
         for line in (*range(before), *range(end, end + after)):
             source = {
@@ -101,7 +101,7 @@ def _borders(padded: Tensor, spec: Correlation) -> Iterator[tuple[Tensor, Tensor
                 "replicate": before if line < before else end - 1,
                 "reflect": 2 * (before if line < before else end - 1) - line,
                 "circular": line + (end - before if line < before else before - end),
-            }[spec.padding_mode]
+            }[correlation.padding_mode]
             yield padded.narrow(axis, line, 1), None if source is None else padded.narrow(axis, source, 1)
 
 
@@ -117,7 +117,7 @@ def channel_moments(input: Tensor, level: Tensor) -> Moments:
 
 
 def moments_gradient(of_mean: Tensor, of_variance: Tensor, mean: Tensor, channels: int) -> tuple[Tensor, Tensor]:
-    """Slope and offset, ``(N, sets, 1, *sizes)``: times and plus which the values are the gradient of themselves."""
+    """Slope and offset of the values' gradient ``values * slope + offset``, each ``(N, sets, 1, *sizes)``."""
     slope = of_variance * (2 / channels)
     return slope.unsqueeze(2), (of_mean / channels - slope * mean).unsqueeze(2)
 

@@ -33,31 +33,33 @@ class Columns(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, input: Tensor, level: Tensor, weight: Tensor, mean: Tensor, rate: Tensor, spec: Correlation
+        ctx: Any, input: Tensor, level: Tensor, weight: Tensor, mean: Tensor, rate: Tensor, correlation: Correlation
     ) -> tuple[Tensor, Tensor]:
         """``(N, C_out, *positions)`` and ``(N, groups, *positions)``."""
-        patches = _Patches(input, level, weight, mean, rate, spec)
-        total, energy = (new_maps(input, channels, mean.shape[3:]) for channels in (weight.shape[0], spec.groups))
+        patches = _Patches(input, level, weight, mean, rate, correlation)
+        total, energy = (
+            new_maps(input, channels, mean.shape[3:]) for channels in (weight.shape[0], correlation.groups)
+        )
         products = patches.products(total)
         cut, kept = patches.buffer(), patches.buffer()
         for block in patches.blocks:
             t, values = cut[: _count(block)], kept[: _count(block)]
             patches.cut(block, t)
-            _apply_phi(t, values, values, spec.robust)
+            _apply_phi(t, values, values, correlation.robust)
             patches.multiply(values, products[block])
             energy[block] = patches.sums(values.pow_(2))
-        ctx.spec = spec
+        ctx.correlation = correlation
         ctx.save_for_backward(input, level, weight, mean, rate)
         return total, energy
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         """Gradients of input, weight, mean and rate."""
-        spec: Correlation = ctx.spec
+        correlation: Correlation = ctx.correlation
         if torch.is_grad_enabled():
 
             def formula(input: Tensor, level: Tensor, weight: Tensor, mean: Tensor, rate: Tensor) -> Any:
-                return by_offsets(ncc.padded(input, level, spec), weight, mean, rate, spec, input.dtype)
+                return by_offsets(ncc.padded(input, level, correlation), weight, mean, rate, correlation, input.dtype)
 
             return *through_formula(formula, ctx.saved_tensors, grads), None
 
@@ -67,10 +69,10 @@ class Columns(torch.autograd.Function):
     @staticmethod
     def _gradients(ctx: Any, of_total: Tensor, of_energy: Tensor) -> tuple[Tensor | None, ...]:
         input, level, weight, mean, rate = ctx.saved_tensors
-        spec: Correlation = ctx.spec
+        correlation: Correlation = ctx.correlation
         of_input, _, of_weight, of_mean, of_rate, _ = ctx.needs_input_grad
         of_patches = of_input or of_mean or of_rate
-        patches = _Patches(input, level, weight, mean, rate, spec)
+        patches = _Patches(input, level, weight, mean, rate, correlation)
         of_products, of_energy = patches.products(of_total), of_energy.flatten(2).unsqueeze(2) * 2
         grad_input, grad_mean = (
             torch.empty_like(maps) if needed else None for maps, needed in ((input, of_input), (mean, of_mean))
@@ -83,13 +85,13 @@ class Columns(torch.autograd.Function):
         for block in patches.blocks:
             t, values, work, grad = (buffer[: _count(block)] for buffer in (cut, kept, works, columns))
             patches.cut(block, t)
-            _apply_phi(t, values, work, spec.robust)
+            _apply_phi(t, values, work, correlation.robust)
             if grad_filters is not None:
                 patches.add_filters_gradient(of_products[block], values, grad_filters)
             if not of_patches:
                 continue
             patches.multiply_back(of_products[block], of_energy[block], values, grad)
-            _multiply_slope(grad, t, values, work, spec.robust)
+            _multiply_slope(grad, t, values, work, correlation.robust)
             local_rate = _of_images(rate, block)
             if grad_rate is not None:
                 along = torch.mul(grad, t, out=values).sum(patches.kernel_axes)
@@ -112,26 +114,26 @@ class _Patches:
     """
 
     def __init__(
-        self, input: Tensor, level: Tensor, weight: Tensor, mean: Tensor, rate: Tensor, spec: Correlation
+        self, input: Tensor, level: Tensor, weight: Tensor, mean: Tensor, rate: Tensor, correlation: Correlation
     ) -> None:
-        self._input, self._level, self._mean, self._rate, self._spec = input, level, mean, rate, spec
+        self._input, self._level, self._mean, self._rate, self._correlation = input, level, mean, rate, correlation
         self._positions = mean.shape[3:]
         self._weight_shape = weight.shape
-        channels, rank = weight.shape[1], len(spec.kernel)
+        channels, rank = weight.shape[1], len(correlation.kernel)
         self.kernel_axes = tuple(range(3, 3 + rank))
         # Patches of one position are one copy either way: there it pays only for the sake of the joint matrix.
-        short = _SHORT if math.prod(spec.kernel) > 1 else _SHORT // 2
+        short = _SHORT if math.prod(correlation.kernel) > 1 else _SHORT // 2
         self._inner_channels = is_channels_last(input) or self._positions[-1] < min(short, channels)
         # With the channels last, the patches of all images are rows of one matrix: products of a few columns are slow.
-        self._joint = self._inner_channels and spec.groups == 1
+        self._joint = self._inner_channels and correlation.groups == 1
         filters = weight.movedim(1, -1) if self._inner_channels else weight
-        self.filters = filters.flatten(1).unflatten(0, (spec.groups, -1)).contiguous()
-        self._shape = (spec.groups, channels, *spec.kernel, *self._positions)
+        self.filters = filters.flatten(1).unflatten(0, (correlation.groups, -1)).contiguous()
+        self._shape = (correlation.groups, channels, *correlation.kernel, *self._positions)
         self.blocks = list(blocks(input.shape[0], math.prod(self._shape)))
 
     def products(self, maps: Tensor) -> Tensor:
         """``(N, C_out, *positions)`` as matrices ``(N, groups, C_out / groups, positions)``."""
-        return maps.unflatten(1, (self._spec.groups, -1)).flatten(3)
+        return maps.unflatten(1, (self._correlation.groups, -1)).flatten(3)
 
     def buffer(self) -> Tensor:
         """Room for the patches of the largest block."""
@@ -139,7 +141,7 @@ class _Patches:
         if not self._inner_channels:
             return self._input.new_empty(images, *self._shape)
         groups, channels = self._shape[:2]
-        buffer = self._input.new_empty(images, groups, *self._positions, *self._spec.kernel, channels)
+        buffer = self._input.new_empty(images, groups, *self._positions, *self._correlation.kernel, channels)
         return buffer.movedim(-1, 2).movedim(tuple(range(3, 3 + rank)), tuple(range(3 + rank, 3 + 2 * rank)))
 
     def multiply(self, patches: Tensor, products: Tensor) -> None:
@@ -194,18 +196,18 @@ class _Patches:
 
     def cut(self, block: slice, out: Tensor) -> None:
         """Centred and scaled patches of a block of images."""
-        values = padded(self._input[block], self._level[block], self._spec, channels_last=self._inner_channels)
+        values = padded(self._input[block], self._level[block], self._correlation, channels_last=self._inner_channels)
         torch.sub(self._windows(values), self.beside(self._mean[block]), out=out)
         out.mul_(self.beside(_of_images(self._rate, block)))
 
     def pasted(self, block: slice, grad: Tensor) -> Tensor:
         """The gradient of a block of the input, from that of its patches."""
-        canvas = new_padded(self._input[block], self._spec, channels_last=self._inner_channels).zero_()
+        canvas = new_padded(self._input[block], self._correlation, channels_last=self._inner_channels).zero_()
         windows = self._windows(canvas)
-        for offset in itertools.product(*map(range, self._spec.kernel)):
+        for offset in itertools.product(*map(range, self._correlation.kernel)):
             at: Any = (slice(None), slice(None), slice(None), *offset)
             windows[at].add_(grad[at])
-        return unpadded_gradient(canvas, self._spec)
+        return unpadded_gradient(canvas, self._correlation)
 
     def like_weight(self, filters: Tensor) -> Tensor:
         """From the order of ``filters`` to the weight's."""
@@ -216,9 +218,9 @@ class _Patches:
 
     def _windows(self, values: Tensor) -> Tensor:
         """A view of padded values as patches."""
-        windows = values.unflatten(1, (self._spec.groups, -1))
+        windows = values.unflatten(1, (self._correlation.groups, -1))
         for axis, (kernel, stride, dilation) in enumerate(
-            zip(self._spec.kernel, self._spec.stride, self._spec.dilation, strict=True), start=3
+            zip(self._correlation.kernel, self._correlation.stride, self._correlation.dilation, strict=True), start=3
         ):
             windows = windows.unfold(axis, dilation * (kernel - 1) + 1, stride)[..., ::dilation]
         rank = len(self._positions)

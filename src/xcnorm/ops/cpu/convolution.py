@@ -21,11 +21,11 @@ class Convolution(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, input: Tensor, level: Tensor, weight: Tensor, spec: Correlation) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, input: Tensor, level: Tensor, weight: Tensor, correlation: Correlation) -> tuple[Tensor, ...]:
         """Product ``(N, C_out, *positions)``; mean and variance ``(N, groups, *sizes)``, the level subtracted."""
         moments = channel_moments(input, level)
-        total = convolve(padded(input, level, spec), weight, spec)
-        ctx.spec = spec
+        total = convolve(padded(input, level, correlation), weight, correlation)
+        ctx.correlation = correlation
         ctx.save_for_backward(input, level, weight, moments.mean)
         if not ctx.needs_input_grad[0]:
             ctx.mark_non_differentiable(*moments)
@@ -35,29 +35,29 @@ class Convolution(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         """Gradients of input and weight."""
         input, level, weight, mean = ctx.saved_tensors
-        spec: Correlation = ctx.spec
+        correlation: Correlation = ctx.correlation
         if torch.is_grad_enabled():
 
             def formula(input: Tensor, level: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-                total = convolve(ncc.padded(input, level, spec), weight, spec)
+                total = convolve(ncc.padded(input, level, correlation), weight, correlation)
                 return total, *ncc.channel_moments(input, level)
 
             return *through_formula(formula, (input, level, weight), grads), None
 
         of_product, of_mean, of_variance = grads
-        values = padded(input, level, spec)
-        none = [0] * len(spec.kernel)
+        values = padded(input, level, correlation)
+        none = [0] * len(correlation.kernel)
         with full_precision(input.device):
             grad, grad_weight, _ = torch.ops.aten.convolution_backward(
-                of_product, values, weight, None, spec.stride, none, spec.dilation,
-                False, none, spec.groups, (ctx.needs_input_grad[0], ctx.needs_input_grad[2], False),
+                of_product, values, weight, None, correlation.stride, none, correlation.dilation,
+                False, none, correlation.groups, (ctx.needs_input_grad[0], ctx.needs_input_grad[2], False),
             )  # fmt: skip
         if not ctx.needs_input_grad[0]:
             return None, None, grad_weight, None
         grad_input = torch.empty_like(input)
         of_products, values, total = (
-            maps.unflatten(1, (spec.groups, -1))
-            for maps in (unpadded_gradient(grad, spec), inside(values, spec), grad_input)
+            maps.unflatten(1, (correlation.groups, -1))
+            for maps in (unpadded_gradient(grad, correlation), inside(values, correlation), grad_input)
         )
         slope, offset = moments_gradient(of_mean, of_variance, mean, values.shape[2])
         torch.addcmul(of_products, values, slope, out=total).add_(offset)

@@ -20,7 +20,7 @@ _NEVER = -1e4  # two to the power of it, times any tau, is zero
 
 
 class FinishOptions(NamedTuple):
-    """What to do; see `xcnorm.ops.Spec` and `xcnorm.ops.ChannelNorm`."""
+    """How the stages are set; see `xcnorm.ops.Spec` and `xcnorm.ops.ChannelNorm`."""
 
     rectify: Literal["relu", "abs", "none"]
     gain_after: bool
@@ -75,29 +75,29 @@ class Finishing(torch.autograd.Function):
             torch.empty_like(map) if needed else None
             for map, needed in zip((rate, factor), ctx.needs_input_grad[2:4], strict=True)
         )
-        bases, responses, scratch = stages.grouped(product_grad), stages.scratch(), stages.scratch()
+        bases, values, scratch = stages.grouped(product_grad), stages.scratch(), stages.scratch()
         sums, weighted_sums, logs = stages.per_image(), stages.per_image(), stages.per_image()
         gain_grad = torch.zeros_like(stages.before)
         for pool in stages.pools:
             for block in pool:
                 grad, base = output_grad[block], bases[block]
-                response, other = responses[: len(grad)], scratch[: len(grad)]
+                masked, other = values[: len(grad)], scratch[: len(grad)]
                 stages.base(block, base)
-                stages.response(block, base, response)
+                stages.masked(block, base, masked)
                 sums[block] = grad.sum(positions, keepdim=True)
-                weighted_sums[block] = torch.mul(grad, response, out=other).sum(positions, keepdim=True)
+                weighted_sums[block] = torch.mul(grad, masked, out=other).sum(positions, keepdim=True)
             norm = stages.norm(pool, means, variances)
-            level, along, of_gain = stages.through_norm(pool, norm, sums, weighted_sums)
+            offset, along, of_gain = stages.through_norm(pool, norm, sums, weighted_sums)
             gain_grad += of_gain
             for block in pool:
                 grad, base = output_grad[block], bases[block]
-                response, other = responses[: len(grad)], scratch[: len(grad)]
+                masked, other = values[: len(grad)], scratch[: len(grad)]
                 if len(pool) > 1:
-                    stages.response(block, base, response)
+                    stages.masked(block, base, masked)
                 if stages.measures:
-                    grad = torch.sub(grad, torch.mul(response, along, out=other), out=other).sub_(level)
+                    grad = torch.sub(grad, torch.mul(masked, along, out=other), out=other).sub_(offset)
                 grad = torch.mul(grad, norm.slope, out=other)
-                weighted = response.mul_(grad)
+                weighted = masked.mul_(grad)
                 if factor_grad is not None:
                     factor_grad[block] = weighted.sum(2)
                 if stages.tau is not None:
@@ -144,7 +144,7 @@ class _Stages:
     """The stages on blocks of images, which are ``(images, groups, C / groups, *positions)``.
 
     Args:
-        options: What to do.
+        options: How the stages are set.
         product: Numerator of the similarity, ``(N, C, *positions)``.
         rate: One over its divisor, ``(N, groups, *positions)``.
         factor: Of the attention mask, same shape.
@@ -187,7 +187,7 @@ class _Stages:
             for block in pool:
                 part = values[block]
                 self.base(block, part)
-                self.response(block, part, part)
+                self.masked(block, part, part)
                 if self.measures:
                     means[block] = part.mean(self.positions, keepdim=True)
                     distance = torch.sub(part, means[block], out=scratch[: len(part)])
@@ -213,7 +213,7 @@ class _Stages:
         return numbers.view(1, self._rate.shape[1], -1, *(1 for _ in self.positions))
 
     def base(self, block: slice, out: Tensor) -> None:
-        """What a response is made of: the rectified similarity, or the logarithm of its magnitude."""
+        """What comes before the power: the rectified similarity, or the logarithm of its magnitude."""
         torch.mul(self._product[block], self._rate[block], out=out)
         rectify = self._options.rectify
         if rectify == "abs" or (rectify == "none" and self.tau is not None):
@@ -224,8 +224,8 @@ class _Stages:
         elif rectify == "relu":
             out.clamp_min_(0)
 
-    def response(self, block: slice, base: Tensor, out: Tensor) -> None:
-        """The channel norm's input but for the gain; ``out`` may be ``base``."""
+    def masked(self, block: slice, base: Tensor, out: Tensor) -> None:
+        """The similarity after rectify, sharpen and mask: u; ``out`` may be ``base``."""
         if self.tau is None:
             if out is not base:
                 out.copy_(base)
@@ -260,9 +260,9 @@ class _Stages:
     def through_norm(
         self, pool: list[slice], norm: _Norm, sums: Tensor, weighted_sums: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Level, along and the gradient of the gain, from sums of ``g`` and ``g u`` over positions.
+        """Both numbers of u's gradient, and that of the gain, from sums of ``g`` and ``g u`` over positions.
 
-        The gradient of u is ``(g - level - u * along) * slope``.
+        The gradient of u is ``(g - offset - u * along) * slope``.
         """
         images = slice(pool[0].start, pool[-1].stop)
         total, weighted = sums[images], weighted_sums[images]
@@ -271,16 +271,16 @@ class _Stages:
             count *= len(total)
             total, weighted = total.sum(0, keepdim=True), weighted.sum(0, keepdim=True)
         hat = (norm.inner * weighted - norm.centre * total) / count
-        level, along = total / count - norm.centre * hat, norm.inner * hat
+        offset, along = total / count - norm.centre * hat, norm.inner * hat
         if self._options.gain_after:
             of_gain = hat * count
         else:
             held = total * norm.mean + hat * count * norm.inner * norm.variance if self.measures else 0
             of_gain = (weighted - held) * norm.inverse
-        return level, along, of_gain.sum(0, keepdim=True)
+        return offset, along, of_gain.sum(0, keepdim=True)
 
     def product_gradient(self, block: slice, grad: Tensor, weighted: Tensor, base: Tensor) -> None:
-        """Turn a base into the gradient of the product, from the response's or, with a tau, from the weighted one."""
+        """Turn a base into the gradient of the product, from that of `masked` or, with a tau, from the weighted one."""
         rectify = self._options.rectify
         if self.tau is not None:
             base.neg_().exp2_().mul_(weighted)

@@ -38,21 +38,23 @@ def channel_moments(input: Tensor, level: Tensor) -> Moments:
     return Moments(*apply(_ChannelMoments, _levelled(input, level).unflatten(1, (level.shape[1], -1))))
 
 
-def padded(input: Tensor, level: Tensor, spec: Correlation) -> Tensor:
+def padded(input: Tensor, level: Tensor, correlation: Correlation) -> Tensor:
     """``(N, C, *sizes)`` padded, minus the level of each set of channels."""
     # Zeros are zeros before the level is subtracted; a copy of a value can be made afterwards, in fewer passes.
-    if spec.padding_mode == "zeros":
-        return _levelled(pad(input, spec), level)
-    return pad(_levelled(input, level), spec)
+    if correlation.padding_mode == "zeros":
+        return _levelled(pad(input, correlation), level)
+    return pad(_levelled(input, level), correlation)
 
 
-def pad(input: Tensor, spec: Correlation) -> Tensor:
+def pad(input: Tensor, correlation: Correlation) -> Tensor:
     """``(N, C, *sizes)`` with its padding."""
-    if not any(spec.padding):
+    if not any(correlation.padding):
         return input
-    if spec.padding_mode == "replicate" and torch.compiler.is_dynamo_compiling():
-        return _replicate(input, spec.padding)
-    return F.pad(input, spec.padding, mode="constant" if spec.padding_mode == "zeros" else spec.padding_mode)
+    if correlation.padding_mode == "replicate" and torch.compiler.is_dynamo_compiling():
+        return _replicate(input, correlation.padding)
+    return F.pad(
+        input, correlation.padding, mode="constant" if correlation.padding_mode == "zeros" else correlation.padding_mode
+    )
 
 
 def _replicate(input: Tensor, padding: tuple[int, ...]) -> Tensor:
@@ -68,20 +70,20 @@ def _levelled(input: Tensor, level: Tensor) -> Tensor:
     return input - level[(..., *(None,) * (input.ndim - 2))]
 
 
-def patch_moments(moments: Moments, level: Tensor, spec: Correlation) -> Moments:
+def patch_moments(moments: Moments, level: Tensor, correlation: Correlation) -> Moments:
     """Moments of every patch from those of its positions.
 
     A patch is built up axis by axis: the variance of a union is the mean variance of its parts plus the variance of
     their means. All of these are sums of squares of differences; the difference of two large squares would drown the
     texture beside a bright edge.
     """
-    mean, variance = pad(moments.mean, spec), pad(moments.variance, spec)
-    if any(spec.padding) and spec.padding_mode == "zeros":
-        outside = 1 - pad(torch.ones_like(moments.mean[:1, :1]), spec)
-        mean = mean - outside * level[(..., *(None,) * len(spec.kernel))]
-    counts = spec.positions(mean.shape[2:])
+    mean, variance = pad(moments.mean, correlation), pad(moments.variance, correlation)
+    if any(correlation.padding) and correlation.padding_mode == "zeros":
+        outside = 1 - pad(torch.ones_like(moments.mean[:1, :1]), correlation)
+        mean = mean - outside * level[(..., *(None,) * len(correlation.kernel))]
+    counts = correlation.positions(mean.shape[2:])
     for axis, (kernel, count, stride, dilation) in enumerate(
-        zip(spec.kernel, counts, spec.stride, spec.dilation, strict=True), start=2
+        zip(correlation.kernel, counts, correlation.stride, correlation.dilation, strict=True), start=2
     ):
         if kernel == stride == 1:
             continue
@@ -124,20 +126,25 @@ class _ChannelMoments(torch.autograd.Function):
         return torch.addcmul(grad_mean, values - mean.unsqueeze(2), grad_variance, value=2)
 
 
-def convolve(values: Tensor, weight: Tensor, spec: Correlation) -> Tensor:
+def convolve(values: Tensor, weight: Tensor, correlation: Correlation) -> Tensor:
     """The product in the dtype of both factors."""
-    if not spec.kernel:
+    if not correlation.kernel:
         return F.linear(values, weight)
-    if _is_matrix_product(values, spec):
+    if _is_matrix_product(values, correlation):
         return (weight.flatten(1) @ values.flatten(2)).unflatten(2, values.shape[2:])
-    convolve = (F.conv1d, F.conv2d, F.conv3d)[len(spec.kernel) - 1]
-    total: Tensor = convolve(values, weight, None, spec.stride, 0, spec.dilation, spec.groups)
+    convolve = (F.conv1d, F.conv2d, F.conv3d)[len(correlation.kernel) - 1]
+    total: Tensor = convolve(values, weight, None, correlation.stride, 0, correlation.dilation, correlation.groups)
     return total
 
 
-def _is_matrix_product(values: Tensor, spec: Correlation) -> bool:
+def _is_matrix_product(values: Tensor, correlation: Correlation) -> bool:
     """Whether a convolution is one matrix product for each image, and faster so."""
-    if set(spec.kernel) != {1} or set(spec.stride) != {1} or spec.groups != 1 or not values.is_contiguous():
+    if (
+        set(correlation.kernel) != {1}
+        or set(correlation.stride) != {1}
+        or correlation.groups != 1
+        or not values.is_contiguous()
+    ):
         return False
     # A compiler would bring an ordinary convolution's input into channels-last order first. And it may not know sizes.
     return torch.compiler.is_compiling() or values.shape[2:].numel() >= _MANY_POSITIONS
@@ -164,9 +171,9 @@ class Quotient(NamedTuple):
         return per_group(self.product, self.divisor.reciprocal())
 
 
-def plain_quotient(total: Tensor, moments: Moments, weight: Tensor, spec: Correlation) -> Quotient:
+def plain_quotient(total: Tensor, moments: Moments, weight: Tensor, correlation: Correlation) -> Quotient:
     """NCC from the product of padded input and filters, and the moments of the patches."""
-    deviation = (moments.variance + spec.eps).sqrt()
+    deviation = (moments.variance + correlation.eps).sqrt()
     norm = deviation * math.sqrt(weight[0].numel())
     return Quotient(total, norm, norm, deviation)
 
@@ -199,22 +206,22 @@ class PatchStatistics(NamedTuple):
         return Quotient(total, divisor, divisor * self.scale, self.deviation)
 
 
-def patch_statistics(moments: Moments, level: Tensor, c: Tensor | None, spec: Correlation) -> PatchStatistics:
+def patch_statistics(moments: Moments, level: Tensor, c: Tensor | None, correlation: Correlation) -> PatchStatistics:
     """The statistics for robust NCC, channelwise or not, and for channelwise NCC."""
-    mean, variance = (m.unflatten(1, (spec.groups, -1)) for m in patch_moments(moments, level, spec))
-    if spec.channelwise:
-        rate = (variance + spec.eps).rsqrt()
-        deviation = ((variance * rate.square()).mean(2) + spec.eps).sqrt()
+    mean, variance = (m.unflatten(1, (correlation.groups, -1)) for m in patch_moments(moments, level, correlation))
+    if correlation.channelwise:
+        rate = (variance + correlation.eps).rsqrt()
+        deviation = ((variance * rate.square()).mean(2) + correlation.eps).sqrt()
     else:
         rate = mean.new_ones([1] * mean.ndim)
-        deviation = (variance[:, :, 0] + spec.eps).sqrt()
+        deviation = (variance[:, :, 0] + correlation.eps).sqrt()
 
-    if spec.robust is None:
-        floor = deviation.new_full([1] * deviation.ndim, spec.eps)
+    if correlation.robust is None:
+        floor = deviation.new_full([1] * deviation.ndim, correlation.eps)
         return PatchStatistics(level, mean, rate, torch.ones_like(floor), floor, deviation)
     assert c is not None
-    scale = c * deviation if spec.per_patch else c.view([1] * deviation.ndim)
-    floor = robust_floor(scale, spec.robust, spec.eps) / scale.square()
+    scale = c * deviation if correlation.per_patch else c.view([1] * deviation.ndim)
+    floor = robust_floor(scale, correlation.robust, correlation.eps) / scale.square()
     return PatchStatistics(level, mean, rate / scale.unsqueeze(2), scale, floor, deviation)
 
 

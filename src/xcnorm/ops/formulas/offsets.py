@@ -17,22 +17,22 @@ from xcnorm.ops.spec import Correlation, full_precision
 
 
 def by_offsets(
-    input: Tensor, weight: Tensor, mean: Tensor, rate: Tensor, spec: Correlation, compute_dtype: torch.dtype
+    input: Tensor, weight: Tensor, mean: Tensor, rate: Tensor, correlation: Correlation, compute_dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """Numerator and energy of `PatchStatistics.quotient` for a padded input, block by block of the kernel's offsets."""
     total, energy = None, None
-    grouped = input.unflatten(1, (spec.groups, -1))
-    offsets = list(itertools.product(*map(range, spec.kernel)))
-    filters = weight.unflatten(0, (spec.groups, -1)).flatten(3)
-    for block in _blocks(len(offsets), grouped.shape[2], weight.shape[0] // spec.groups):
+    grouped = input.unflatten(1, (correlation.groups, -1))
+    offsets = list(itertools.product(*map(range, correlation.kernel)))
+    filters = weight.unflatten(0, (correlation.groups, -1)).flatten(3)
+    for block in _blocks(len(offsets), grouped.shape[2], weight.shape[0] // correlation.groups):
         part = apply(
             _OffsetBlock,
             filters[..., block].flatten(2),
             mean,
             rate,
-            spec.robust,
+            correlation.robust,
             compute_dtype,
-            *(_shifted(grouped, offset, spec) for offset in offsets[block]),
+            *(_shifted(grouped, offset, correlation) for offset in offsets[block]),
         )
         total = part[0] if total is None else total + part[0]
         energy = part[1] if energy is None else energy + part[1]
@@ -51,12 +51,12 @@ def _blocks(offsets: int, channels_in: int, channels_out: int) -> Iterator[slice
     return (slice(start, start + size) for start in range(0, offsets, size))
 
 
-def _shifted(grouped: Tensor, offset: tuple[int, ...], spec: Correlation) -> Tensor:
+def _shifted(grouped: Tensor, offset: tuple[int, ...], correlation: Correlation) -> Tensor:
     """The value at one kernel offset of every patch: a view of shape (N, groups, channels, *positions)."""
-    counts = spec.positions(grouped.shape[3:])
+    counts = correlation.positions(grouped.shape[3:])
     view = grouped
     for axis, (at, count, stride, dilation) in enumerate(
-        zip(offset, counts, spec.stride, spec.dilation, strict=True), start=3
+        zip(offset, counts, correlation.stride, correlation.dilation, strict=True), start=3
     ):
         view = line(view, axis, at * dilation, count, stride)
     return view

@@ -19,16 +19,16 @@ from xcnorm.ops.spec import Correlation, full_precision
 _HALF_LIMIT = 2.0**14
 
 
-def product(values: Tensor, weight: Tensor, spec: Correlation, compute_dtype: torch.dtype) -> Tensor:
+def product(values: Tensor, weight: Tensor, correlation: Correlation, compute_dtype: torch.dtype) -> Tensor:
     """Convolution of padded values ``(N, C_in, *sizes)`` with filters, or a matrix product without position axes.
 
     Computed in ``compute_dtype``, returned in the dtype of ``values``.
     """
     if compute_dtype != torch.float16:
-        return convolve(values.to(compute_dtype), weight.to(compute_dtype), spec).to(values.dtype)
+        return convolve(values.to(compute_dtype), weight.to(compute_dtype), correlation).to(values.dtype)
     peak = values.detach().abs().amax(list(range(1, values.ndim)), keepdim=True)
     unit = (peak / _HALF_LIMIT).clamp_min(1)
-    total: Tensor = apply(_HalfProduct, values / unit, weight, spec)
+    total: Tensor = apply(_HalfProduct, values / unit, weight, correlation)
     return total * unit
 
 
@@ -38,31 +38,31 @@ class _HalfProduct(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(values: Tensor, weight: Tensor, spec: Correlation) -> Tensor:
+    def forward(values: Tensor, weight: Tensor, correlation: Correlation) -> Tensor:
         """``values`` and ``weight`` in full precision, and so the result."""
-        return convolve(values.half(), weight.half(), spec).to(values.dtype)
+        return convolve(values.half(), weight.half(), correlation).to(values.dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         """Keep both factors."""
-        values, weight, ctx.spec = inputs
+        values, weight, ctx.correlation = inputs
         ctx.save_for_backward(values, weight)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         """Gradients of values and weight."""
         values, weight = ctx.saved_tensors
-        spec: Correlation = ctx.spec
+        correlation: Correlation = ctx.correlation
         with full_precision(values.device):
             grad, unit = in_range(grads[0], torch.float16)
             small, peak = in_range(values, torch.float16)
-            if not spec.kernel:
+            if not correlation.kernel:
                 grad_values, grad_weight = grad @ weight.half(), grad.mT @ small
             else:
-                none = [0] * len(spec.kernel)
+                none = [0] * len(correlation.kernel)
                 grad_values, grad_weight, _ = torch.ops.aten.convolution_backward(
-                    grad, small, weight.half(), None, spec.stride, none, spec.dilation,
-                    False, none, spec.groups, (True, True, False),
+                    grad, small, weight.half(), None, correlation.stride, none, correlation.dilation,
+                    False, none, correlation.groups, (True, True, False),
                 )  # fmt: skip
             return grad_values.to(values.dtype) * unit, grad_weight.to(weight.dtype) * unit * peak, None
 

@@ -4,7 +4,7 @@ NCC is one convolution with centred, unit-norm filters (the patch mean drops out
 over a divisor that comes from sums along one-channel maps.
 
 Robust NCC has no such short cut, because phi acts after the patch was centred: patch mean and deviation again
-come from one-channel maps, then the kernel's offsets are walked through in small blocks. Each block recomputes its
+come from one-channel maps, then the kernel's offsets are taken in small blocks. Each block recomputes its
 values in the backward, so that nothing of size K*K*C_in*H*W is ever stored.
 """
 
@@ -29,7 +29,7 @@ from xcnorm.ops.spec import Correlation
 
 
 def similarity(
-    input: Tensor, weight: Tensor, c: Tensor | None, spec: Correlation, compute_dtype: torch.dtype
+    input: Tensor, weight: Tensor, c: Tensor | None, correlation: Correlation, compute_dtype: torch.dtype
 ) -> Quotient:
     """Numerator and divisor of the similarity of every patch of an input to every filter.
 
@@ -37,35 +37,37 @@ def similarity(
         input: ``(N, C_in, *sizes)``, not padded yet; float32 or float64.
         weight: Filters ``(C_out, C_in / groups, *kernel)``, raw; same dtype.
         c: Scale of the robust function; None without one.
-        spec: What to compute.
+        correlation: The similarity, without the data.
         compute_dtype: Dtype of the large products; statistics keep the dtype of ``input``.
     """
     weight = xf.normalise_weight(weight)
-    if not spec.kernel:
-        return _vectors(input, weight, c, spec, compute_dtype)
-    level = level_of(input, input.shape[1] if spec.channelwise else spec.groups)
+    if not correlation.kernel:
+        return _vectors(input, weight, c, correlation, compute_dtype)
+    level = level_of(input, input.shape[1] if correlation.channelwise else correlation.groups)
     moments = channel_moments(input, level)
-    if spec.robust is None and not spec.channelwise:
-        total = product(padded(input, level, spec), weight, spec, compute_dtype)
-        return plain_quotient(total, patch_moments(moments, level, spec), weight, spec)
-    patches = patch_statistics(moments, level, c, spec)
-    total, energy = by_offsets(padded(input, level, spec), weight, patches.mean, patches.rate, spec, compute_dtype)
+    if correlation.robust is None and not correlation.channelwise:
+        total = product(padded(input, level, correlation), weight, correlation, compute_dtype)
+        return plain_quotient(total, patch_moments(moments, level, correlation), weight, correlation)
+    patches = patch_statistics(moments, level, c, correlation)
+    total, energy = by_offsets(
+        padded(input, level, correlation), weight, patches.mean, patches.rate, correlation, compute_dtype
+    )
     return patches.quotient(total, energy, weight[0].numel())
 
 
 def _vectors(
-    input: Tensor, weight: Tensor, c: Tensor | None, spec: Correlation, compute_dtype: torch.dtype
+    input: Tensor, weight: Tensor, c: Tensor | None, correlation: Correlation, compute_dtype: torch.dtype
 ) -> Quotient:
     """Dense layers: the patch is the whole vector, so nothing is shared between patches and there is no short cut."""
-    deviation = xf.patch_deviation(input, spec.eps)
+    deviation = xf.patch_deviation(input, correlation.eps)
     values = input - input.mean(-1, keepdim=True)
-    if spec.robust is None:
-        norm = xf.patch_norm(input, spec.eps)
+    if correlation.robust is None:
+        norm = xf.patch_norm(input, correlation.eps)
     else:
         assert c is not None
-        c = c * deviation if spec.per_patch else c
-        values = xf.robust_function(spec.robust)(values, c)
-        norm = xf.robust_patch_norm(input, c, spec.robust, spec.eps)
+        c = c * deviation if correlation.per_patch else c
+        values = xf.robust_function(correlation.robust)(values, c)
+        norm = xf.robust_patch_norm(input, c, correlation.robust, correlation.eps)
     # Divided before the product, so that float16 can hold it.
-    total = product(values / norm, weight, spec, compute_dtype)
+    total = product(values / norm, weight, correlation, compute_dtype)
     return Quotient(total, torch.ones_like(norm), norm, deviation)

@@ -61,7 +61,7 @@ class Block(NamedTuple):
 
 
 def power_of_two(size: int, low: int, high: int) -> int:
-    """The next, between two of them."""
+    """The next power of two, kept between two others."""
     return max(low, min(high, triton.next_power_of_2(size)))
 
 
@@ -131,7 +131,7 @@ def candidates(default: Block) -> list[Block]:
 
 
 def _milliseconds(run: Callable[[Block], object], block: Block) -> float:
-    """Of the fastest of a few runs; infinite if the GPU has no room for such a block."""
+    """The time of the fastest of a few runs; infinite if the GPU has no room for such a block."""
     rounds = []
     try:
         run(block)  # compiles
@@ -150,7 +150,7 @@ def _milliseconds(run: Callable[[Block], object], block: Block) -> float:
 
 
 def _can_time() -> bool:
-    """Not while a CUDA graph is recorded, nor without a GPU."""
+    """Whether anything can be timed: not while a CUDA graph is recorded, nor without a GPU."""
     return torch.cuda.is_available() and not torch.cuda.is_current_stream_capturing()
 
 

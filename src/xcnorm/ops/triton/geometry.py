@@ -124,14 +124,14 @@ class Sides(NamedTuple):
     c: Tensor | None
 
 
-def geometry(shape: tuple[int, ...], out_channels: int, spec: Correlation) -> Geometry:
+def geometry(shape: tuple[int, ...], out_channels: int, correlation: Correlation) -> Geometry:
     """The geometry of a correlation on an input ``(N, C, H, W)``, ``(N, C, L)`` or ``(N, C)``."""
-    ones = (1,) * (2 - len(spec.kernel))
-    left, right, top, bottom = (*spec.padding, *(0,) * (4 - len(spec.padding)))
+    ones = (1,) * (2 - len(correlation.kernel))
+    left, right, top, bottom = (*correlation.padding, *(0,) * (4 - len(correlation.padding)))
     numbers = (
-        shape[0], *ones, *shape[2:], shape[1], *ones, *spec.outputs(shape[2:]), out_channels, spec.groups,
-        *ones, *spec.kernel, *ones, *spec.stride, *ones, *spec.dilation,
-        top, bottom, left, right, shape[1] // spec.groups, out_channels // spec.groups,
+        shape[0], *ones, *shape[2:], shape[1], *ones, *correlation.outputs(shape[2:]), out_channels, correlation.groups,
+        *ones, *correlation.kernel, *ones, *correlation.stride, *ones, *correlation.dilation,
+        top, bottom, left, right, shape[1] // correlation.groups, out_channels // correlation.groups,
     )  # fmt: skip
     return Geometry(*numbers)  # not by `_make`, which torch 2.11's compiler cannot trace
 

@@ -12,7 +12,7 @@ NEIGHBOURS: tl.constexpr = tl.constexpr(8)
 
 
 def sum_programs(count: int) -> int:
-    """That `add` takes for so many sums of many terms."""
+    """How many programs `add` takes for so many sums of many terms."""
     return triton.cdiv(count, NEIGHBOURS.value)
 
 

@@ -56,7 +56,7 @@ def _track(
     mean, variance, running_mean, running_variance, batches, deviations, running_c,
     momentum, unbiased, c_momentum, per_patch, channels, count, CHANNELS: tl.constexpr, ADDED: tl.constexpr,
 ):  # fmt: skip
-    """The channels; and in one more program what there is one of."""
+    """Move the averages of the channels; in one more program those of which a layer has one."""
     if tl.program_id(0) < tl.num_programs(0) - 1:
         if mean is not None:
             channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)

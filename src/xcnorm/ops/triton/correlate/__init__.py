@@ -196,12 +196,12 @@ def _formula(input: Tensor, weight: Tensor, c: Tensor | None, p: Problem, dtype:
     """Numerator, divisor and norm as `correlate` computes them, in torch alone."""
     g = p.geometry
     kernel = (g.kernel_height, g.kernel_width)
-    spec = Correlation(
+    correlation = Correlation(
         kernel, (g.stride_height, g.stride_width), (g.dilation_height, g.dilation_width),
         (g.left, g.right, g.top, g.bottom), p.padding, g.groups, p.robust, p.per_patch, eps=p.eps,
     )  # fmt: skip
     filters = weight.float().reshape(*weight.shape[:2], *kernel)
-    product, divisor, norm, deviation = similarity(input.permute(0, 3, 1, 2).float(), filters, c, spec, dtype)
+    product, divisor, norm, deviation = similarity(input.permute(0, 3, 1, 2).float(), filters, c, correlation, dtype)
     if c is None and p.precision != "convolution":
         product = per_group(product, deviation.reciprocal())
         divisor = torch.full_like(divisor, math.sqrt(g.alpha))

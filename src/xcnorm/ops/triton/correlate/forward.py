@@ -44,7 +44,7 @@ def multiply_patches(sides: Sides, p: Problem, dtype: torch.dtype) -> tuple[Tens
 
 
 def _block(g: Geometry, dtype: torch.dtype, input: torch.dtype) -> Block:
-    """By the dtypes of product and input: rows are patches, columns filters."""
+    """The block to start with, by the dtypes of product and input: rows are patches, columns filters."""
     columns = power_of_two(g.filters_per_group, 16, 128)
     short = dtype == torch.float32 and (columns < 128 or g.taps == 1)
     # A step within one kernel offset where channels allow it: its addresses are then simple, its loads wide.

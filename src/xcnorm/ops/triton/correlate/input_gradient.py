@@ -71,7 +71,7 @@ def input_gradient(
 
 
 def _block(g: Geometry, dtype: torch.dtype) -> Block:
-    """By the dtype of the product: rows are pixels, columns channels."""
+    """The block to start with, by the dtype of the product: rows are pixels, columns channels."""
     wide = dtype == torch.float32 and g.channels_per_group % 128 == 0 and g.taps > 1
     columns = power_of_two(g.channels_per_group, 16, 128 if wide else 64)
     depth = power_of_two(g.filters_per_group, 16, 64)

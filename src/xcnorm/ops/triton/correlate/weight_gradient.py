@@ -42,7 +42,7 @@ def weight_gradient(gradient: Tensor, maxima: Tensor | None, sides: Sides, p: Pr
 
 
 def _block(g: Geometry, dtype: torch.dtype, input: torch.dtype) -> tuple[Block, int]:
-    """By the dtypes of product and input: rows are filters, columns values of a patch; and in how many parts."""
+    """The block to start with, by the dtypes: rows are filters, columns values of a patch; and the number of parts."""
     single = dtype == torch.float32
     rows = power_of_two(g.filters_per_group, 16, 128)
     wide = rows == 128 and g.channels_per_group % 128 == 0 and (single or g.images >= 128)

@@ -12,18 +12,18 @@ _LN2: tl.constexpr = tl.constexpr(0.6931471805599453)
 
 
 @triton.jit
-def _read_gradient(dy, strides, where, head, first, mask, AGAIN: tl.constexpr):
+def _read_gradient(dy, strides, where, columns, first, mask, AGAIN: tl.constexpr):
     """The output's gradient on some rows of a tile, wherever it lies."""
     _, pool, start, _, _ = where
     row = tl.arange(0, mask.shape[0]).to(tl.int64)[:, None]
-    column = head[0].to(tl.int64)[None, :]
+    column = columns[0].to(tl.int64)[None, :]
     offset = pool * strides[0] + (start + first) * strides[1] + row * strides[1] + column * strides[2]
     return tl.load(dy + offset, mask=mask, other=0, eviction_policy="evict_first" if AGAIN else "").to(tl.float32)
 
 
 @triton.jit
 def _sums(
-    dy, strides, maps, where, head, exponent, before, mean, rows, channels, groups,
+    dy, strides, maps, where, columns, exponent, before, mean, rows, channels, groups,
     RECTIFY: tl.constexpr, SHARPEN: tl.constexpr, STRIP: tl.constexpr, TILE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Sums of each channel over a tile: of the gradient, and of the gradient times the distance from the mean."""
@@ -32,8 +32,8 @@ def _sums(
     # With more under way: less is computed here than in `gradients_of_tile`.
     DOUBLE: tl.constexpr = min(2 * STRIP, TILE)
     for first in tl.range(0, TILE, DOUBLE, num_stages=1):
-        tile, side = strip(where, head, first, rows, channels, groups, DOUBLE)
-        gradient = _read_gradient(dy, strides, where, head, first, tile[1], False)
+        tile, side = strip(where, columns, first, rows, channels, groups, DOUBLE)
+        gradient = _read_gradient(dy, strides, where, columns, first, tile[1], False)
         values, inverse, scale = read(maps, tile, side, False)
         _, _, _, sharp = sharpened(values, inverse, exponent, RECTIFY, SHARPEN)
         total += tl.sum(gradient, 0)
@@ -47,18 +47,18 @@ def sums_of_parts(
     rows, parts, channels, groups, width,
     RECTIFY: tl.constexpr, AFTER: tl.constexpr, STRIP: tl.constexpr, TILE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """The same of every part of a pool."""
+    """Those sums over every part of a pool."""
     program = tl.num_programs(0) - 1 - tl.program_id(0)  # as in the kernel of the statistics
-    where, head = place_tile(program, parts, groups, width, TILE, COLUMNS)
-    exponent, before, _ = parameters(raw_tau, gain, head, AFTER)
-    mean = tl.load(pool_mean + where[1] * channels + head[0], mask=head[1], other=0)
+    where, columns = place_tile(program, parts, groups, width, TILE, COLUMNS)
+    exponent, before, _ = parameters(raw_tau, gain, columns, AFTER)
+    mean = tl.load(pool_mean + where[1] * channels + columns[0], mask=columns[1], other=0)
     total, along = _sums(
-        dy, (dy_pool, dy_row, dy_channel), (product, divisor, factor), where, head, exponent, before, mean,
+        dy, (dy_pool, dy_row, dy_channel), (product, divisor, factor), where, columns, exponent, before, mean,
         rows, channels, groups, RECTIFY, raw_tau is not None, STRIP, TILE, COLUMNS,
     )  # fmt: skip
-    at = partials + where[0] * 2 * channels + head[0]
-    tl.store(at, total, mask=head[1])
-    tl.store(at + channels, along, mask=head[1])
+    at = partials + where[0] * 2 * channels + columns[0]
+    tl.store(at, total, mask=columns[1])
+    tl.store(at + channels, along, mask=columns[1])
 
 
 @triton.jit(do_not_specialize=["terms"])
@@ -78,12 +78,12 @@ def gradients_of_tile(
     TILE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """All gradients: of divisor and factor by blocks of channels, of tau by programs, of the gain by rows of tiles."""
-    where, head = place_tile(tl.program_id(0), parts, groups, width, TILE, COLUMNS)
+    where, columns = place_tile(tl.program_id(0), parts, groups, width, TILE, COLUMNS)
     tile_row, pool, _, _, block = where
-    channel, exists = head
+    channel, exists = columns
     statistic = pool * channels + channel
     maps, strides = (product, divisor, factor), (dy_pool, dy_row, dy_channel)
-    exponent, before, after = parameters(raw_tau, gain, head, AFTER)
+    exponent, before, after = parameters(raw_tau, gain, columns, AFTER)
     mean = tl.zeros((COLUMNS,), tl.float32)
     rate = mean + 1
     if STATISTICS != "none":
@@ -97,7 +97,7 @@ def gradients_of_tile(
     if MEASURED:
         if STATISTICS == "own":
             total, along = _sums(
-                dy, strides, maps, where, head, exponent, before, mean,
+                dy, strides, maps, where, columns, exponent, before, mean,
                 rows, channels, groups, RECTIFY, raw_tau is not None, STRIP, TILE, COLUMNS,
             )  # fmt: skip
         else:
@@ -111,8 +111,8 @@ def gradients_of_tile(
     for_tau = tl.zeros((STRIP, COLUMNS), tl.float32)
     for_gain = tl.zeros((STRIP, COLUMNS), tl.float32)
     for first in tl.range(0, TILE, STRIP, num_stages=1):
-        tile, side = strip(where, head, first, rows, channels, groups, STRIP)
-        gradient = _read_gradient(dy, strides, where, head, first, tile[1], AGAIN)
+        tile, side = strip(where, columns, first, rows, channels, groups, STRIP)
+        gradient = _read_gradient(dy, strides, where, columns, first, tile[1], AGAIN)
         values, inverse, scale = read(maps, tile, side, AGAIN)
         similarity, log, power, sharp = sharpened(values, inverse, exponent, RECTIFY, raw_tau is not None)
         scaled = sharp * scale[:, None]

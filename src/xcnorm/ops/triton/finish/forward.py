@@ -109,29 +109,29 @@ def place_tile(program, parts, groups, width, TILE: tl.constexpr, COLUMNS: tl.co
 
     Returns:
         Its row of tiles, that row's pool, the tile's first row there, its group and its block of the group's channels;
-        these channels and which of them exist.
+        then its columns: the channel of each, and whether it exists.
     """
     blocks = tl.cdiv(width, COLUMNS)
     tile_row = (program // (blocks * groups)).to(tl.int64)
     group = program // blocks % groups
-    lane = program % blocks * COLUMNS + tl.arange(0, COLUMNS)
+    column = program % blocks * COLUMNS + tl.arange(0, COLUMNS)
     where = (tile_row, tile_row // parts, tile_row % parts * TILE, group, program % blocks)
-    return where, (group * width + lane, lane < width)
+    return where, (group * width + column, column < width)
 
 
 @triton.jit
-def strip(where, head, first, rows, channels, groups, STRIP: tl.constexpr):
+def strip(where, columns, first, rows, channels, groups, STRIP: tl.constexpr):
     """Some rows of a tile: offsets and which of them exist, of values and of positions."""
     _, pool, start, group, _ = where
     row = tl.arange(0, STRIP)
     exists = row < tl.minimum(rows - start - first, STRIP).to(tl.int32)
     base = pool * rows + start + first
-    values = base * channels + row[:, None] * channels + head[0][None, :]
-    return (values, exists[:, None] & head[1][None, :]), (base * groups + row * groups + group, exists)
+    values = base * channels + row[:, None] * channels + columns[0][None, :]
+    return (values, exists[:, None] & columns[1][None, :]), (base * groups + row * groups + group, exists)
 
 
 @triton.jit
-def parameters(raw_tau, gain, head, AFTER: tl.constexpr):
+def parameters(raw_tau, gain, columns, AFTER: tl.constexpr):
     """Exponent, gain before the channel norm and gain after it, to multiply tiles with; one where there is none."""
     one = tl.full((1, 1), 1.0, tl.float32)
     exponent = one
@@ -141,7 +141,7 @@ def parameters(raw_tau, gain, head, AFTER: tl.constexpr):
         # As `xcnorm.functional.sharpen.exponent`.
         exponent = tl.where(raw > 20, raw, tl.log(1 + tl.exp(raw))) + _TAU_MINIMUM
     if gain is not None:
-        amplitude = tl.load(gain + head[0], mask=head[1], other=1)[None, :]
+        amplitude = tl.load(gain + columns[0], mask=columns[1], other=1)[None, :]
     before = one if AFTER else amplitude
     after = amplitude if AFTER else one
     return exponent, before, after
@@ -204,16 +204,16 @@ def moments_of_parts(
     """Statistics of every part of a pool."""
     # Last rows first: the cache has them from the kernel before, and afterwards the first rows for the kernel after.
     program = tl.num_programs(0) - 1 - tl.program_id(0)
-    where, head = place_tile(program, parts, groups, width, TILE, COLUMNS)
-    tile, side = strip(where, head, 0, rows, channels, groups, TILE)
+    where, columns = place_tile(program, parts, groups, width, TILE, COLUMNS)
+    tile, side = strip(where, columns, 0, rows, channels, groups, TILE)
     values, inverse, scale = read((product, divisor, factor), tile, side, False)
-    exponent, before, _ = parameters(raw_tau, gain, head, AFTER)
+    exponent, before, _ = parameters(raw_tau, gain, columns, AFTER)
     _, _, _, sharp = sharpened(values, inverse, exponent, RECTIFY, raw_tau is not None)
     count = tl.minimum(rows - where[2], TILE).to(tl.float32)
     mean, squares = _moments(sharp * scale[:, None] * before, side[1], count)
-    at = partials + where[0] * 2 * channels + head[0]
-    tl.store(at, mean, mask=head[1])
-    tl.store(at + channels, squares, mask=head[1])
+    at = partials + where[0] * 2 * channels + columns[0]
+    tl.store(at, mean, mask=columns[1])
+    tl.store(at + channels, squares, mask=columns[1])
 
 
 @triton.jit
@@ -259,14 +259,14 @@ def finish_tile(
     RECTIFY: tl.constexpr, AFTER: tl.constexpr, STATISTICS: tl.constexpr, TILE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The output, and the statistics where a tile holds a pool."""
-    where, head = place_tile(tl.program_id(0), parts, groups, width, TILE, COLUMNS)
-    tile, side = strip(where, head, 0, rows, channels, groups, TILE)
-    channel, exists = head
+    where, columns = place_tile(tl.program_id(0), parts, groups, width, TILE, COLUMNS)
+    tile, side = strip(where, columns, 0, rows, channels, groups, TILE)
+    channel, exists = columns
     statistic = where[1] * channels + channel
     mean = tl.zeros((COLUMNS,), tl.float32)
     rate = mean + 1
     values, inverse, scale = read((product, divisor, factor), tile, side, False)
-    exponent, before, after = parameters(raw_tau, gain, head, AFTER)
+    exponent, before, after = parameters(raw_tau, gain, columns, AFTER)
     if STATISTICS == "parts" or STATISTICS == "given":
         mean = tl.load(given_mean + statistic, mask=exists, other=0)
         rate = tl.rsqrt(tl.load(given_variance + statistic, mask=exists, other=1) + eps)
