@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
-from xcnorm.conversion.reasons import Skip, contains_pool, find_classifier, reason_to_keep
+from xcnorm.conversion.policy import Policy, Skip, first_stage
+from xcnorm.conversion.reasons import contains_pool, find_classifier, reason_to_keep
 from xcnorm.conversion.report import Change, attach_report
 from xcnorm.conversion.tree import ACTIVATIONS, NORM_CLASSES, Slot, list_slots, successors
 from xcnorm.errors import unknown_name
@@ -24,6 +25,9 @@ def convert(
     layer: str = "r_xcnorm",
     skip: Skip | Iterable[Skip] = (),
     *,
+    policy: str = "all_but_classifier",
+    filter_fn: Callable[[nn.Module, str], bool] | None = None,
+    min_fan_in: int | None = None,
     dense: str = "linear",
     rectify_first: str | None = None,
     padding_mode: str | None = None,
@@ -49,6 +53,11 @@ def convert(
         layer: ``"xcnorm"``, ``"r_xcnorm"`` or another of `xcnorm.nn.FORMS`.
         skip: Layers to leave alone: names with wildcards (``"layer4.*"``), classes, or functions of name and module;
             one or several.
+        policy: ``"all_but_classifier"``; ``"first_stage"``, the layers before the second stage: where the resolution is
+            reduced again after a convolution that did not; or ``"all"``, with shortcuts, linear layers and the
+            classifier, whose outputs are then neither rectified nor normalised.
+        filter_fn: Function of module and name, called for every layer that would be converted: whether it is.
+        min_fan_in: Layers with fewer values in a patch are kept. Left out, 16, or 1 for relatives.
         dense: Hidden linear layers stay ``"linear"`` or become ``"xcnorm"`` too.
         rectify_first: ``rectify`` of the first layer, if it is converted. Left out, it is ``"abs"``, which measured
             best, unless ``preset="paper"`` or ``rectify`` is given.
@@ -92,9 +101,10 @@ def convert(
         for argument, asked in (("dense", dense != "linear"), ("rectify_first", rectify_first is not None)):
             if asked:
                 raise ValueError(f"{argument} is for XCNorm layers, not for layer={layer!r}; leave it out")
-    skips = [skip] if isinstance(skip, str | type) or callable(skip) else list(skip)
-    conversion = _Conversion(model, form, rectify_first, padding_mode or form.padding_mode, options)
-    for slot in conversion.candidates(dense == "xcnorm", skips):
+    slots = {slot.name: slot for slot in list_slots(model)}
+    wanted = Policy.of(slots, policy, skip, filter_fn, min_fan_in, dense == "xcnorm")
+    conversion = _Conversion(slots, form, wanted, rectify_first, padding_mode or form.padding_mode, options)
+    for slot in conversion.candidates():
         conversion.replace(slot)
     conversion.restore_last_activation()
     conversion.note_the_rest()
@@ -112,17 +122,24 @@ class _Conversion:
     """One conversion under way."""
 
     def __init__(
-        self, model: nn.Module, form: LayerForm, rectify_first: str | None, padding_mode: str, options: dict[str, Any]
+        self,
+        slots: dict[str, Slot],
+        form: LayerForm,
+        policy: Policy,
+        rectify_first: str | None,
+        padding_mode: str,
+        options: dict[str, Any],
     ) -> None:
-        self.root = model
+        self.root = slots[""].module
         self.form = form
+        self.policy = policy
         self.rectify_first = rectify_first
         self.padding_mode = padding_mode
         self.options = options
         self.changes: dict[str, Change] = {}
         self.converted: dict[int, nn.Module] = {}
         self.last_activation: Slot | None = None
-        self.slots = {slot.name: slot for slot in list_slots(model)}
+        self.slots = slots
         self.next = successors(self.slots)
         self.per_image = self._per_image()
         modules = [slot.module for slot in self.slots.values()]
@@ -134,10 +151,16 @@ class _Conversion:
         """Whether the new layers standardise each channel of each image."""
         return self.form.whole and NORMS[resolve(self.options, robust=self.form.robust, dense=False).norm].per_image
 
-    def candidates(self, dense: bool, skips: list[Skip]) -> Iterator[Slot]:
+    def candidates(self) -> Iterator[Slot]:
         """Slots to convert; the others with weights are noted as kept, with the reason."""
+        stage = first_stage(self.slots.values())
+        holders = _holders(self.slots)
         for slot in list(self.slots.values()):
-            if (reason := reason_to_keep(slot, self.form, self.classifier, dense, skips)) is not None:
+            reason = reason_to_keep(slot, self.form, self.classifier, self.policy, holders)
+            late = self.policy.which == "first_stage" and id(slot.module) not in stage
+            if reason is None and late and type(slot.module) in self.form.layers:
+                reason = "behind the first stage (policy='first_stage')"
+            if reason is not None:
                 self._note(slot, slot.module, "kept", reason)
             elif type(slot.module) in self.form.layers:
                 yield slot
@@ -150,8 +173,10 @@ class _Conversion:
         # A module that hangs in several places is converted once and shared again.
         if id(slot.module) not in self.converted:
             # The mean of a map normalised per image is zero, so what is averaged is rectified or not normalised.
-            bare = pooled and activation is None
-            self.converted[id(slot.module)] = self._make(slot.module, {"norm": "none"} if bare else {})
+            overrides = {"norm": "none"} if pooled and activation is None else {}
+            if slot.module is self.classifier and self.form.whole:
+                overrides = {"norm": "none", "rectify": "none"}  # logits have a sign, and no images beside them
+            self.converted[id(slot.module)] = self._make(slot.module, overrides)
         layer = self.converted[id(slot.module)]
         self._put(slot, layer)
         self._note(slot, layer, "converted", "; ".join(self._remarks(slot.module, layer)))
@@ -196,9 +221,10 @@ class _Conversion:
 
     def _make(self, module: nn.Module, overrides: dict[str, Any]) -> nn.Module:
         assert isinstance(module, nn.modules.conv._ConvNd | nn.Linear)
-        options = {**self.options, **overrides}
+        options = dict(self.options)
         if module is self.first and self.rectify_first is not None:
             options["rectify"] = self.rectify_first
+        options |= overrides
         if module is not self.first:
             options.pop("channelwise", None)  # an option of the layer that sees the colours
         where: dict[str, Any] = {"device": module.weight.device, "dtype": module.weight.dtype}
@@ -232,6 +258,9 @@ class _Conversion:
             yield "bias dropped"
         if isinstance(module, nn.modules.conv._ConvNd) and layer.padding_mode != module.padding_mode:
             yield f"padding_mode={layer.padding_mode!r}"
+        if isinstance(layer, XCNormLayer) and module is self.classifier:
+            yield "the classifier: rectify='none', norm='none'"
+            return
         if self.rectify_first is not None and module is self.first:
             yield f"rectify={self.rectify_first!r}"
         if isinstance(layer, XCNormLayer) and layer.options.norm == "none" != self.options.get("norm"):
@@ -255,3 +284,12 @@ class _Conversion:
 
 def _pads_with_zeros(module: nn.modules.conv._ConvNd) -> bool:
     return module.padding_mode == "zeros" and any(module._reversed_padding_repeated_twice)
+
+
+def _holders(slots: dict[str, Slot]) -> dict[int, list[Slot]]:
+    """Where a parameter is held, by its id."""
+    holders: dict[int, list[Slot]] = {}
+    for slot in slots.values():
+        for parameter in slot.module._parameters.values():
+            holders.setdefault(id(parameter), []).append(slot)
+    return holders
