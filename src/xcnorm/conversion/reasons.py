@@ -7,21 +7,24 @@ from torch import nn
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils import parametrize
 
+from xcnorm.conversion.flow import Flow
 from xcnorm.conversion.policy import Policy
-from xcnorm.conversion.tree import Slot, runs_in_order
+from xcnorm.conversion.tree import Slot
 from xcnorm.nn import LayerForm, XCNormLayer
 
 POOLED = "works on pooled values, as in squeeze and excitation"
 
-_POOLS = (
-    nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d,
-)  # fmt: skip
 _SHORTCUTS = ("downsample", "shortcut", "projection")
 _QUANTISED = ("torch.ao.nn.", "torch.nn.quantized.", "torch.nn.intrinsic.")
 
 
 def reason_to_keep(
-    slot: Slot, form: LayerForm, classifier: nn.Module | None, policy: Policy, holders: dict[int, list[Slot]]
+    slot: Slot,
+    form: LayerForm,
+    classifier: nn.Module | None,
+    policy: Policy,
+    holders: dict[int, list[Slot]],
+    flow: Flow,
 ) -> str | None:
     """Why a layer with weights is not converted; None if it is, or has no weights.
 
@@ -31,6 +34,7 @@ def reason_to_keep(
         classifier: The model's last linear layer.
         policy: What the user wants.
         holders: Where a parameter is held, by its id.
+        flow: What is known of the model's forward.
     """
     module = slot.module
     if isinstance(module, XCNormLayer):
@@ -48,16 +52,20 @@ def reason_to_keep(
         return "skipped by request"
     if others := [other.name for other in holders[id(module.weight)] if other.module is not module]:
         return f"its weight is also that of {others[0]}"
+    if slot.name in flow.borrowed:
+        return "the model uses its weight without calling it, as in F.conv2d(x, layer.weight)"
+    if _part_of_torchs(slot.parent):
+        return f"part of {type(slot.parent).__name__}, which may use its weight without calling it"
     everything = policy.which == "all"
     if module is classifier and not everything:
         return "the classifier"
     if isinstance(module, nn.Linear) and not policy.dense:
         return "linear layers were not asked for (dense='linear')"
-    if isinstance(module, _ConvNd) and all(k == 1 for k in module.kernel_size):
-        if any(part in _SHORTCUTS for part in slot.name.split(".")) and not everything:
-            return "a shortcut, which stays linear"
-        if contains_pool(slot.parent):
-            return POOLED
+    on_shortcut = any(part in _SHORTCUTS for part in slot.name.split("."))
+    if isinstance(module, _ConvNd) and on_shortcut and all(k == 1 for k in module.kernel_size) and not everything:
+        return "a shortcut, which stays linear"
+    if isinstance(module, _ConvNd) and slot.name in flow.pooled:
+        return POOLED
     smallest = form.smallest_patch if policy.min_fan_in is None else policy.min_fan_in
     if (alpha := module.weight[0].numel()) < smallest:
         return f"a patch has only {alpha} values, fewer than {smallest}"
@@ -86,9 +94,9 @@ def _unusual(module: nn.Module) -> str | None:
     return None
 
 
-def contains_pool(module: nn.Module | None) -> bool:
-    """Whether a module averages over positions, itself or, as squeeze and excitation does, inside."""
-    return module is not None and not runs_in_order(module) and any(isinstance(m, _POOLS) for m in module.modules())
+def _part_of_torchs(parent: nn.Module | None) -> bool:
+    place = type(parent).__module__
+    return place.startswith("torch.nn.modules.") and place != "torch.nn.modules.container"
 
 
 def find_classifier(weighted: list[nn.Module]) -> nn.Module | None:
