@@ -3,5 +3,6 @@
 from xcnorm.conversion.converter import convert
 from xcnorm.conversion.dictionaries import add_dictionaries
 from xcnorm.conversion.report import Change, ConversionReport, conversion_report
+from xcnorm.conversion.reversal import revert
 
-__all__ = ["Change", "ConversionReport", "add_dictionaries", "conversion_report", "convert"]
+__all__ = ["Change", "ConversionReport", "add_dictionaries", "conversion_report", "convert", "revert"]

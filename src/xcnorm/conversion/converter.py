@@ -8,10 +8,12 @@ from typing import Any
 from torch import nn
 
 from xcnorm.conversion.flow import find_flow
+from xcnorm.conversion.hooks import carry_hooks, has_hooks
 from xcnorm.conversion.policy import Policy, Skip, first_stage
 from xcnorm.conversion.reasons import find_classifier, reason_to_keep
 from xcnorm.conversion.replacement import Replacement
 from xcnorm.conversion.report import Change, attach_report
+from xcnorm.conversion.reversal import Plain, keep_plain
 from xcnorm.conversion.tree import ACTIVATIONS, NORM_CLASSES, Slot, inner_activation, list_slots
 from xcnorm.errors import unknown_name
 from xcnorm.nn import FORMS, NORMS, Relative, XCNormLayer, find_form
@@ -110,8 +112,13 @@ def convert(
     first, classifier = weighted[0] if weighted else None, find_classifier(weighted)
     how = Replacement(form, padding_mode or form.padding_mode, options, rectify_first, first, classifier)
     conversion = _Conversion(slots, wanted, how)
-    for slot in conversion.candidates():
-        conversion.replace(slot)
+    candidates = list(conversion.candidates())
+    try:
+        for slot in candidates:
+            conversion.replace(slot)
+    except Exception:
+        conversion.undo()
+        raise
     conversion.restore_last_activation()
     conversion.note_the_rest()
     if not conversion.converted:
@@ -120,6 +127,7 @@ def convert(
             "see dense='xcnorm' for linear layers"
         )
     changes = conversion.changes
+    keep_plain(conversion.root, conversion.plain)
     attach_report(conversion.root, tuple(changes[name] for name in slots if name in changes))
     return conversion.root
 
@@ -136,6 +144,7 @@ class _Conversion:
         self.per_image = self._per_image()
         self.flow = find_flow(slots)
         self.changes: dict[str, Change] = {}
+        self.plain: dict[str, Plain] = {}
         self.converted: dict[int, nn.Module] = {}
         self.last_activation: tuple[Slot, nn.Module] | None = None
 
@@ -168,7 +177,8 @@ class _Conversion:
             bare = averaged and activation is None and inner is None and not remark
             self.converted[id(slot.module)] = self.how.make(slot.module, averaged=bare)
         layer = self.converted[id(slot.module)]
-        self._put(slot, layer)
+        self._put(slot, layer, slot)
+        remark += carry_hooks(slot.module, layer)
         if end.name in self.flow.functions:
             remark += f"; {self.flow.functions[end.name]} follows as a function and stays"
         self._note(slot, layer, "converted", "; ".join(self.how.remarks(slot.module, layer)) + remark)
@@ -176,18 +186,24 @@ class _Conversion:
         if norm is not None and (own or self.form.norm == "none"):
             does = "which normalises its own channels" if own else "which needs no norm"
             keeps = inner if averaged or self.form.activation else None
-            self._remove(norm, f"follows {slot.name}, {does}", keeps)
+            self._remove(norm, slot, does, keeps)
         if activation is not None and averaged:
             self._note(activation, activation.module, "kept", _MEAN_IS_ZERO)
         elif activation is not None and not self.form.activation:
             does = "which rectifies on its own" if own else "which needs no activation"
-            self._remove(activation, f"follows {slot.name}, {does}")
+            self._remove(activation, slot, does)
         if not isinstance(slot.module, nn.Linear):
             self.last_activation = None
             if activation is not None:
                 self.last_activation = activation, activation.module
             elif norm is not None and inner is not None:
                 self.last_activation = norm, inner
+
+    def undo(self) -> None:
+        """Put back what was taken out, as a layer could not be made."""
+        for name, plain in self.plain.items():
+            if (parent := self.slots[name].parent) is not None:
+                setattr(parent, self.slots[name].attribute, plain.module)
 
     def _norm_after(self, slot: Slot) -> tuple[Slot | None, nn.Module | None, str]:
         """The norm that follows a layer, the activation that it applies itself, and a remark if it has to stay."""
@@ -207,11 +223,13 @@ class _Conversion:
         """Give the last converted convolution its activation back: a global pool is likely to come."""
         if self.per_image and self.last_activation is not None:
             slot, activation = self.last_activation
-            self._put(slot, activation)
+            self._put(slot, activation, slot)
             if activation is slot.module:
+                del self.plain[slot.name]
                 self._note(slot, activation, "kept", _MEAN_IS_ZERO)
             else:
-                self._note(slot, activation, "removed", f"only its activation stays: {_MEAN_IS_ZERO}")
+                hooks = _left_behind(slot.module)
+                self._note(slot, activation, "removed", f"only its activation stays: {_MEAN_IS_ZERO}{hooks}")
 
     def note_the_rest(self) -> None:
         """Say of every other layer why it is as it was."""
@@ -233,12 +251,15 @@ class _Conversion:
             else:
                 self._note(slot, slot.module, "kept", "nothing to convert")
 
-    def _remove(self, slot: Slot, reason: str, keeps: nn.Module | None = None) -> None:
-        instead = nn.Identity() if keeps is None else keeps
-        self._put(slot, instead)
-        self._note(slot, instead, "removed", reason if keeps is None else f"{reason}; its activation stays")
+    def _remove(self, slot: Slot, leader: Slot, does: str, keeps: nn.Module | None = None) -> None:
+        instead = nn.Identity().train(slot.module.training) if keeps is None else keeps
+        hooks = carry_hooks(slot.module, instead) if keeps is None else _left_behind(slot.module)
+        self._put(slot, instead, leader)
+        stays = "" if keeps is None else "; its activation stays"
+        self._note(slot, instead, "removed", f"follows {leader.name}, {does}{stays}{hooks}")
 
-    def _put(self, slot: Slot, module: nn.Module) -> None:
+    def _put(self, slot: Slot, module: nn.Module, leader: Slot) -> None:
+        self.plain.setdefault(slot.name, Plain(slot.module, leader.name))
         if slot.parent is None:
             self.root = module
         else:
@@ -247,6 +268,10 @@ class _Conversion:
     def _note(self, slot: Slot, now: nn.Module, action: str, reason: str) -> None:
         before, after = type(slot.module).__name__, type(now).__name__
         self.changes[slot.name] = Change(slot.name, before, after, action, reason)
+
+
+def _left_behind(module: nn.Module) -> str:
+    return "; its hooks left behind" if has_hooks(module) else ""
 
 
 def _holders(slots: dict[str, Slot]) -> dict[int, list[Slot]]:

@@ -53,6 +53,11 @@ def attach_report(model: nn.Module, changes: tuple[Change, ...]) -> None:
     model.__dict__[_ATTRIBUTE] = changes
 
 
+def detach_report(model: nn.Module) -> None:
+    """Forget a model's report, if it has one."""
+    model.__dict__.pop(_ATTRIBUTE, None)
+
+
 def conversion_report(model: nn.Module) -> ConversionReport:
     """What `convert` did to a model.
 
