@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from xcnorm.conversion.calibration import calibrate
 from xcnorm.conversion.flow import find_flow
 from xcnorm.conversion.hooks import carry_hooks, has_hooks
 from xcnorm.conversion.policy import Policy, Skip, first_stage
@@ -36,6 +37,7 @@ def convert(
     dense: str = "linear",
     rectify_first: str | None = None,
     padding_mode: str | None = None,
+    batches: Iterable[Any] | None = None,
     **options: Any,
 ) -> nn.Module:
     """Put XCNorm layers or relatives in place of a model's convolutions. The model is changed and returned; retrain it.
@@ -68,6 +70,7 @@ def convert(
             best, unless ``preset="paper"`` or ``rectify`` is given.
         padding_mode: Padding of layers that padded with zeros; ``"zeros"`` leaves them. Left out, it is ``"replicate"``
             for XCNorm layers, and relatives pad as before.
+        batches: A few batches of training images to `xcnorm.calibrate` the new layers on. Left out, they are not.
         **options: Options of the layers; those of XCNorm layers are in `xcnorm.nn.RobustOptions`.
 
     Returns:
@@ -129,7 +132,7 @@ def convert(
     changes = conversion.changes
     keep_plain(conversion.root, conversion.plain)
     attach_report(conversion.root, tuple(changes[name] for name in slots if name in changes))
-    return conversion.root
+    return conversion.root if batches is None else calibrate(conversion.root, batches)
 
 
 class _Conversion:
@@ -177,6 +180,7 @@ class _Conversion:
             bare = averaged and activation is None and inner is None and not remark
             self.converted[id(slot.module)] = self.how.make(slot.module, averaged=bare)
         layer = self.converted[id(slot.module)]
+        self.plain[slot.name] = Plain(slot.module, slot.name, end.name)
         self._put(slot, layer, slot)
         remark += carry_hooks(slot.module, layer)
         if end.name in self.flow.functions:

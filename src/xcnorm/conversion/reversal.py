@@ -21,15 +21,23 @@ class Plain:
     Attributes:
         module: The layer.
         leader: Name of the converted layer because of which it was; its own, if it is that one.
+        end: Of a converted layer: name of the activation or the norm that ended it, whether or not that stayed.
     """
 
     module: nn.Module
     leader: str
+    end: str = ""
 
 
 def keep_plain(model: nn.Module, plain: dict[str, Plain]) -> None:
     """Keep with a model what was taken out of it. What an earlier conversion took out stays with it."""
     model.__dict__[_ATTRIBUTE] = {**plain, **model.__dict__.get(_ATTRIBUTE, {})}
+
+
+def plain_layers(model: nn.Module) -> dict[str, Plain]:
+    """What was taken out of a model, by name."""
+    plain: dict[str, Plain] = model.__dict__.get(_ATTRIBUTE, {})
+    return plain
 
 
 def revert(model: nn.Module) -> nn.Module:
