@@ -44,10 +44,10 @@ def calibrate(model: nn.Module, batches: Iterable[Any]) -> nn.Module:
 
     Example:
         >>> from xcnorm import convert
-        >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten(), nn.Linear(576, 10))
+        >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.GELU(), nn.Flatten(), nn.Linear(576, 10))
         >>> images = torch.rand(8, 3, 8, 8)
         >>> before = model.eval()[:3](images).square().mean()
-        >>> model = calibrate(convert(model, gain="after_norm"), [images])
+        >>> model = calibrate(convert(model, norm="none"), [images])
         >>> torch.allclose(model[:3](images).square().mean(), before, rtol=1e-3)
         True
     """

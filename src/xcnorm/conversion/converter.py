@@ -8,12 +8,13 @@ from typing import Any
 from torch import nn
 
 from xcnorm.conversion.calibration import calibrate
+from xcnorm.conversion.cost import estimated_cost
 from xcnorm.conversion.flow import find_flow
 from xcnorm.conversion.hooks import carry_hooks, has_hooks
 from xcnorm.conversion.policy import Policy, Skip, first_stage
 from xcnorm.conversion.reasons import find_classifier, reason_to_keep
 from xcnorm.conversion.replacement import Replacement
-from xcnorm.conversion.report import Change, attach_report
+from xcnorm.conversion.report import Change, attach_report, count_parameters
 from xcnorm.conversion.reversal import Plain, keep_plain
 from xcnorm.conversion.tree import ACTIVATIONS, NORM_CLASSES, Slot, inner_activation, list_slots
 from xcnorm.errors import unknown_name
@@ -85,15 +86,15 @@ def convert(
         ...                       nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
         >>> model = convert(model, layer="xcnorm")
         >>> print(conversion_report(model))
-        layer  was          is            action     why
-        0      Conv2d       XCNormConv2d  converted  weights kept as initial filters; bias dropped; rectify='abs'
-        1      BatchNorm2d  Identity      removed    follows 0, which normalises its own channels
-        2      ReLU         Identity      removed    follows 0, which rectifies on its own
-        3      Conv2d       XCNormConv2d  converted  weights kept as initial filters; bias dropped
-        4      ReLU         ReLU          kept       the mean of a map normalised per image is zero
+        layer  was          is            action     parameters      cost   why
+        0      Conv2d       XCNormConv2d  converted  448 to 449      1.52x  weights kept as initial filters; bias ...
+        1      BatchNorm2d  Identity      removed    32 to 0                follows 0, which normalises its own channels
+        2      ReLU         Identity      removed                           follows 0, which rectifies on its own
+        3      Conv2d       XCNormConv2d  converted  ...
+        4      ReLU         ReLU          kept                              the mean of a map normalised per image ...
         5      AdaptiveAvgPool2d  ...
         6      Flatten ...
-        7      Linear       Linear        kept       the classifier
+        7      Linear       Linear        kept       330                    the classifier
         2 converted, 2 removed, 4 kept
     """
     forms = [name for name in FORMS if name != "conv"]
@@ -271,7 +272,9 @@ class _Conversion:
 
     def _note(self, slot: Slot, now: nn.Module, action: str, reason: str) -> None:
         before, after = type(slot.module).__name__, type(now).__name__
-        self.changes[slot.name] = Change(slot.name, before, after, action, reason)
+        sizes = count_parameters(slot.module), count_parameters(now)
+        cost = estimated_cost(now) if action == "converted" else None
+        self.changes[slot.name] = Change(slot.name, before, after, action, reason, sizes[0], sizes[1], cost)
 
 
 def _left_behind(module: nn.Module) -> str:
