@@ -51,7 +51,7 @@ def calibrate(model: nn.Module, batches: Iterable[Any]) -> nn.Module:
         >>> torch.allclose(model[:3](images).square().mean(), before, rtol=1e-3)
         True
     """
-    images = _images(batches)
+    images = list_images(batches)
     plain = plain_layers(model)
     if not plain:
         raise ValueError("this model was not converted, so there is nothing to calibrate; call xcnorm.convert first")
@@ -179,7 +179,13 @@ def _say(model: nn.Module, layers: dict[str, XCNormLayer], batches: int) -> None
     attach_report(model, tuple(map(told, conversion_report(model).changes)))
 
 
-def _images(batches: Iterable[Any]) -> list[Tensor]:
+def list_images(batches: Iterable[Any]) -> list[Tensor]:
+    """The images of some batches.
+
+    Raises:
+        ValueError: There is no batch.
+        TypeError: A batch is not a tensor, nor begins with one.
+    """
     if isinstance(batches, Tensor):
         raise TypeError("batches must be several batches, got a single tensor; use [tensor]")
     images = [batch[0] if isinstance(batch, tuple | list) and batch else batch for batch in batches]

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import nn
 
-from xcnorm.conversion.calibration import calibrate
+from xcnorm.conversion.calibration import calibrate, list_images
 from xcnorm.conversion.cost import estimated_cost
-from xcnorm.conversion.flow import find_flow
+from xcnorm.conversion.flow import Flow, find_flow
 from xcnorm.conversion.hooks import carry_hooks, has_hooks
 from xcnorm.conversion.policy import Policy, Skip, first_stage
 from xcnorm.conversion.reasons import find_classifier, reason_to_keep
@@ -71,7 +71,8 @@ def convert(
             best, unless ``preset="paper"`` or ``rectify`` is given.
         padding_mode: Padding of layers that padded with zeros; ``"zeros"`` leaves them. Left out, it is ``"replicate"``
             for XCNorm layers, and relatives pad as before.
-        batches: A few batches of training images to `xcnorm.calibrate` the new layers on. Left out, they are not.
+        batches: A few batches of training images to `xcnorm.calibrate` the new layers on. In what cannot be traced, the
+            first one shows which 1x1 convolutions see maps of a single position. Left out, nothing is calibrated.
         **options: Options of the layers; those of XCNorm layers are in `xcnorm.nn.RobustOptions`.
 
     Returns:
@@ -110,12 +111,13 @@ def convert(
         for argument, asked in (("dense", dense != "linear"), ("rectify_first", rectify_first is not None)):
             if asked:
                 raise ValueError(f"{argument} is for XCNorm layers, not for layer={layer!r}; leave it out")
+    images = None if batches is None else list_images(batches)
     slots = {slot.name: slot for slot in list_slots(model)}
     wanted = Policy.of(slots, policy, skip, filter_fn, min_fan_in, dense == "xcnorm")
     weighted = [s.module for s in slots.values() if type(s.module) in _WEIGHTED or isinstance(s.module, _OURS)]
     first, classifier = weighted[0] if weighted else None, find_classifier(weighted)
     how = Replacement(form, padding_mode or form.padding_mode, options, rectify_first, first, classifier)
-    conversion = _Conversion(slots, wanted, how)
+    conversion = _Conversion(slots, wanted, how, find_flow(slots, images[0] if images else None))
     candidates = list(conversion.candidates())
     try:
         for slot in candidates:
@@ -133,20 +135,20 @@ def convert(
     changes = conversion.changes
     keep_plain(conversion.root, conversion.plain)
     attach_report(conversion.root, tuple(changes[name] for name in slots if name in changes))
-    return conversion.root if batches is None else calibrate(conversion.root, batches)
+    return conversion.root if images is None else calibrate(conversion.root, images)
 
 
 class _Conversion:
     """One conversion under way."""
 
-    def __init__(self, slots: dict[str, Slot], policy: Policy, how: Replacement) -> None:
+    def __init__(self, slots: dict[str, Slot], policy: Policy, how: Replacement, flow: Flow) -> None:
         self.root = slots[""].module
         self.slots = slots
         self.policy = policy
         self.how = how
         self.form = how.form
         self.per_image = self._per_image()
-        self.flow = find_flow(slots)
+        self.flow = flow
         self.changes: dict[str, Change] = {}
         self.plain: dict[str, Plain] = {}
         self.converted: dict[int, nn.Module] = {}

@@ -8,9 +8,10 @@ from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.nn.modules.conv import _ConvNd
 
+from xcnorm.conversion.probe import see_single_position
 from xcnorm.conversion.tracing import Trace, trace_model
 from xcnorm.conversion.tree import ACTIVATIONS, NORM_CLASSES, Slot, contains_pool, successors
 
@@ -49,13 +50,19 @@ class Flow:
     untraced: dict[str, str] = field(default_factory=dict)
 
 
-def find_flow(slots: dict[str, Slot]) -> Flow:
-    """Trace a model. What cannot be traced is known as far as Sequentials and known blocks tell."""
+def find_flow(slots: dict[str, Slot], batch: Tensor | None = None) -> Flow:
+    """Trace a model. What cannot be traced is known as far as Sequentials and known blocks tell.
+
+    Args:
+        slots: Every place of the model.
+        batch: Images that show where what cannot be traced sees maps of a single position.
+    """
     traces, untraced = trace_model(slots[""].module)
     calls = _Calls(traces, slots)
     flow = Flow(untraced=untraced, borrowed=set(calls.borrowed()))
     fallback = successors(slots)
     shared = _hanging_twice(slots)
+    probed = {} if batch is None or not untraced else see_single_position(slots[""].module, batch)
     for name, slot in slots.items():
         if mine := calls.of(slot.module):
             after = _common([calls.sole_user(node) for node in mine])
@@ -75,7 +82,7 @@ def find_flow(slots: dict[str, Slot]) -> Flow:
             if contains_pool(fallback[name].module):
                 flow.averaged.add(name)
         convolution = isinstance(slot.module, _ConvNd) and all(size == 1 for size in slot.module.kernel_size)
-        if convolution and contains_pool(slot.parent):
+        if convolution and probed.get(id(slot.module), contains_pool(slot.parent)):
             flow.pooled.add(name)
     return flow
 
