@@ -54,7 +54,7 @@ def convert(
     - with ``norm="instance"``, the activation before an average pool and after the last converted convolution: the mean
       of a map normalised per image is zero. A convolution that is averaged without any activation gets ``norm="none"``.
 
-    `conversion_report` lists every decision.
+    `conversion_report` lists every decision, and `revert` puts the plain layers back.
 
     Args:
         model: Any module tree.
