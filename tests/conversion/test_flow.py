@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import xcnorm
-from tests.conversion.networks import NETWORKS, ConvNeXt, DenseNet, NormAct, ResNet, mobilenet_v3
+from tests.conversion.networks import NETWORKS, ConvNeXt, DenseNet, NormAct, ResNet, efficientnet, mobilenet_v3
 from tests.test_conversion import assert_alive, changes
 from xcnorm.nn import XCNormLayer
 
@@ -33,8 +33,33 @@ def test_a_norm_that_activates_goes_with_its_convolution():
     assert isinstance(model[2].bn1, nn.Identity)
     assert isinstance(model[2].bn3, nn.Identity)
     assert changes(model)["2.bn1"].before == "NormAct"
-    assert isinstance(model[5], nn.Hardswish)  # an average pool comes next
-    assert "only its activation stays" in changes(model)["5"].reason
+
+
+def test_the_activation_of_such_a_norm_stays_before_an_average():
+    model = xcnorm.convert(efficientnet())
+    assert isinstance(model[5], nn.SiLU)
+    assert "its activation stays" in changes(model)["5"].reason
+
+
+def test_the_mean_of_a_hardswish_is_constant_so_the_layer_does_not_normalise():
+    model = xcnorm.convert(mobilenet_v3())
+    assert isinstance(model[5], nn.Identity)
+    assert (model[4].options.norm, model[2].conv_pw.options.norm) == ("none", "instance")
+    assert isinstance(xcnorm.convert(mobilenet_v3(), norm="batch")[5], nn.Identity)
+
+
+def test_a_mean_after_a_sum_counts_as_the_next_step():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Conv2d(3, 16, 3), nn.Conv2d(16, 16, 3, padding=1)
+
+        def forward(self, x):
+            x = self.first(x)
+            return (x + self.second(x)).mean((2, 3))
+
+    model = xcnorm.convert(Net())
+    assert (model.first.options.norm, model.second.options.norm) == ("none", "none")
 
 
 def test_a_depthwise_convolution_that_stays_keeps_its_norm():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import xcnorm
-from tests.test_conversion import assert_alive, changes
+from tests.test_conversion import changes
 
 TORCHVISION = ("resnet18", "densenet121", "vgg11_bn", "mobilenet_v3_small", "efficientnet_b0", "convnext_tiny")
 TIMM = ("resnet18", "densenet121", "vgg11_bn", "mobilenetv3_small_100", "efficientnet_b0", "convnext_atto")
@@ -32,4 +32,6 @@ def test_a_published_network_is_converted_comes_back_and_lives(make, name):
         assert layers <= set(changes(model))
         model = xcnorm.revert(model)
         assert torch.equal(model(images), expected)
-        assert_alive(xcnorm.convert(model), 96)
+        logits = xcnorm.convert(model).train()(torch.randn(4, 3, 96, 96))
+    assert logits.isfinite().all()
+    assert logits.std(0).max() > 1e-4

@@ -178,9 +178,11 @@ class _Conversion:
         activation = self._follower(norm or slot, ACTIVATIONS) if inner is None and not remark else None
         end = activation or norm or slot
         averaged = self.per_image and end.name in self.flow.averaged
+        # Within three deviations it is a parabola, whose mean over a standardised map is a constant.
+        parabola = averaged and isinstance(inner or end.module, nn.Hardswish)
         # A module that hangs in several places is converted once and shared again.
         if id(slot.module) not in self.converted:
-            bare = averaged and activation is None and inner is None and not remark
+            bare = averaged and (parabola or (activation is None and inner is None and not remark))
             self.converted[id(slot.module)] = self.how.make(slot.module, averaged=bare)
         layer = self.converted[id(slot.module)]
         self.plain[slot.name] = Plain(slot.module, slot.name, end.name)
@@ -192,15 +194,17 @@ class _Conversion:
         own = self.form.whole
         if norm is not None and (own or self.form.norm == "none"):
             does = "which normalises its own channels" if own else "which needs no norm"
-            keeps = inner if averaged or self.form.activation else None
+            keeps = inner if (averaged and not parabola) or self.form.activation else None
             self._remove(norm, slot, does, keeps)
-        if activation is not None and averaged:
+        if activation is not None and averaged and not parabola:
             self._note(activation, activation.module, "kept", _MEAN_IS_ZERO)
         elif activation is not None and not self.form.activation:
             does = "which rectifies on its own" if own else "which needs no activation"
             self._remove(activation, slot, does)
         if not isinstance(slot.module, nn.Linear):
             self.last_activation = None
+            if parabola:
+                return
             if activation is not None:
                 self.last_activation = activation, activation.module
             elif norm is not None and inner is not None:

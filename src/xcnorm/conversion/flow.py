@@ -22,7 +22,11 @@ _SINGLE = (
 )  # fmt: skip
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 _PASSING = (nn.Identity, nn.Flatten, *_DROPOUTS)
-_RESHAPES = ("flatten", "view", "reshape", "contiguous", "dropout")
+# What a mean over positions passes through: of a map whose mean is zero it makes nothing else.
+_LINEAR = (
+    "flatten", "view", "reshape", "contiguous", "permute", "transpose", "dropout", "stochastic_depth",
+    "add", "iadd", "sub", "mul", "imul", "cat",
+)  # fmt: skip
 _ENLARGING = ("interpolate", "upsample", "expand", "expand_as", "repeat", "pad")
 _RECTIFYING = ("relu", "relu6", "leaky_relu", "gelu", "silu", "elu", "mish", "hardswish", "hardtanh", "tanh", "sigmoid")
 
@@ -35,7 +39,7 @@ class Flow:
 
     Attributes:
         after: What alone takes the output of a layer, and nothing else, by the layer's name.
-        averaged: Names of layers whose output is averaged over positions next.
+        averaged: Names of layers whose output is averaged over positions, before anything that is not linear.
         pooled: Names of layers that see maps of a single position.
         functions: The activation that follows a layer as a plain function, by the layer's name.
         borrowed: Names of modules whose parameters are used in a convolution that is no layer.
@@ -120,12 +124,12 @@ class _Calls:
         return None
 
     def is_averaged(self, node: fx.Node) -> bool:
-        """Whether what a call gives is averaged over positions next, whatever else is done with it."""
+        """Whether what a call gives is averaged over positions, also after sums, whatever else is done with it."""
         for user in node.users:
             module = self.slot_of[user].module if user in self.slot_of else None
             if contains_pool(module) or (module is None and (_name(user) == "mean" or "avg_pool" in _name(user))):
                 return True
-            passes = isinstance(module, _PASSING) or (module is None and _name(user) in _RESHAPES)
+            passes = isinstance(module, _PASSING) or (module is None and _name(user) in _LINEAR)
             if passes and self.is_averaged(user):
                 return True
         return False

@@ -46,7 +46,10 @@ def reason_to_keep(
             return None
         if module is classifier:
             return "the classifier"
-        return f"{type(module).__name__} has no {'XCNorm' if form.whole else form.name} form"
+        name = type(module).__name__
+        if name in (torchs.__name__ for torchs in form.layers):  # a subclass of the same name
+            name = f"{type(module).__module__}.{name}"
+        return f"{name} has no {'XCNorm' if form.whole else form.name} form"
     assert isinstance(module, _ConvNd | nn.Linear)
     if policy.skips(slot):
         return "skipped by request"

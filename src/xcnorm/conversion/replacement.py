@@ -38,8 +38,8 @@ class Replacement:
 
         Args:
             module: A convolution or linear layer of torch's.
-            averaged: Whether its output is averaged over positions without an activation. The mean of a map normalised
-                per image is zero, so it is not normalised.
+            averaged: Whether its output is averaged over positions without an activation that would help. The mean of a
+                map normalised per image is zero, so it is not normalised.
         """
         assert isinstance(module, _ConvNd | nn.Linear)
         options = dict(self.options)
@@ -89,7 +89,7 @@ class Replacement:
         if self.rectify_first is not None and module is self.first:
             yield f"rectify={self.rectify_first!r}"
         if isinstance(layer, XCNormLayer) and layer.options.norm == "none" != self.options.get("norm"):
-            yield "norm='none', as it is averaged without an activation"
+            yield "norm='none', as it is averaged without an activation that helps"
 
 
 def _pads_with_zeros(module: _ConvNd) -> bool:
