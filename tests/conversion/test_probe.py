@@ -47,3 +47,12 @@ def test_a_batch_shows_what_cannot_be_traced(block, converted):
 def test_without_a_batch_a_pool_in_the_same_module_is_taken_for_theirs():
     model = xcnorm.convert(network(Mixing(16)))
     assert changes(model)["3.narrow"].reason == "works on pooled values, as in squeeze and excitation"
+
+
+def test_a_batch_that_does_not_fit_leaves_the_model_alone():
+    model = network(nn.Identity())
+    modules = list(model)
+    with pytest.raises(RuntimeError, match="channels"):
+        xcnorm.convert(model, batches=[torch.rand(4, 1, 32, 32)])
+    assert list(model) == modules
+    assert all(module.training for module in model.modules())

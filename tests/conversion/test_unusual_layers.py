@@ -54,3 +54,16 @@ def test_two_layers_with_one_weight_keep_it():
     assert model[1].weight is model[2].weight
     assert changes(model)["1"].reason == "its weight is also that of 2"
     assert changes(model)["2"].reason == "its weight is also that of 1"
+
+
+def test_where_nothing_can_be_converted_the_message_says_why():
+    with pytest.raises(ValueError, match=r"nothing to convert: .* Kept were: 2 \(a patch has only 3 values"):
+        xcnorm.convert(nn.Sequential(nn.Conv2d(3, 8, 1), nn.ReLU(), nn.Conv2d(3, 8, 1), nn.Linear(2, 2)))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*deprecated")
+def test_what_torch_has_compiled_is_named():
+    compiled = torch.jit.script(nn.Conv2d(8, 8, 3))
+    model = xcnorm.convert(nn.Sequential(nn.Conv2d(3, 8, 3), compiled))
+    assert model[1] is compiled
+    assert changes(model)["1"].reason == "compiled by torch.jit; convert before you compile"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from xcnorm.conversion.cost import estimated_cost
 from xcnorm.conversion.flow import Flow, find_flow
 from xcnorm.conversion.hooks import carry_hooks, has_hooks
 from xcnorm.conversion.policy import Policy, Skip, first_stage
-from xcnorm.conversion.reasons import find_classifier, reason_to_keep
+from xcnorm.conversion.reasons import find_classifier, find_holders, reason_to_keep
 from xcnorm.conversion.replacement import Replacement
 from xcnorm.conversion.report import Change, attach_report, count_parameters
 from xcnorm.conversion.reversal import Plain, keep_plain
@@ -24,6 +25,7 @@ from xcnorm.nn.options import rectify_of_first, resolve
 _DENSE = ("linear", "xcnorm")
 _WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 _OURS = (XCNormLayer, Relative)
+_NOTHING = "nothing to convert"
 _MEAN_IS_ZERO = "the mean of a map normalised per image is zero"
 
 
@@ -130,7 +132,7 @@ def convert(
     if not conversion.converted:
         raise ValueError(
             "nothing to convert: the model has no convolution that is neither skipped nor too small; "
-            "see dense='xcnorm' for linear layers"
+            f"see dense='xcnorm' for linear layers. Kept were: {conversion.why_kept()}"
         )
     changes = conversion.changes
     keep_plain(conversion.root, conversion.plain)
@@ -161,7 +163,7 @@ class _Conversion:
     def candidates(self) -> Iterator[Slot]:
         """Slots to convert; the others with weights are noted as kept, with the reason."""
         stage = first_stage(self.slots.values())
-        holders = _holders(self.slots)
+        holders = find_holders(self.slots)
         for slot in list(self.slots.values()):
             reason = reason_to_keep(slot, self.form, self.how.classifier, self.policy, holders, self.flow)
             late = self.policy.which == "first_stage" and id(slot.module) not in stage
@@ -216,6 +218,11 @@ class _Conversion:
             if (parent := self.slots[name].parent) is not None:
                 setattr(parent, self.slots[name].attribute, plain.module)
 
+    def why_kept(self) -> str:
+        """The reasons for which layers were kept, the most frequent ones first."""
+        reasons = Counter(change.reason for change in self.changes.values() if change.reason != _NOTHING)
+        return ", ".join(f"{count} ({reason})" for reason, count in reasons.most_common(3)) or "none"
+
     def _norm_after(self, slot: Slot) -> tuple[Slot | None, nn.Module | None, str]:
         """The norm that follows a layer, the activation that it applies itself, and a remark if it has to stay."""
         norm = self._follower(slot, NORM_CLASSES)
@@ -260,7 +267,7 @@ class _Conversion:
             elif name in self.flow.borrowed:
                 self._note(slot, slot.module, "kept", "convolves by a function; only layers are converted")
             else:
-                self._note(slot, slot.module, "kept", "nothing to convert")
+                self._note(slot, slot.module, "kept", _NOTHING)
 
     def _remove(self, slot: Slot, leader: Slot, does: str, keeps: nn.Module | None = None) -> None:
         instead = nn.Identity().train(slot.module.training) if keeps is None else keeps
@@ -285,12 +292,3 @@ class _Conversion:
 
 def _left_behind(module: nn.Module) -> str:
     return "; its hooks left behind" if has_hooks(module) else ""
-
-
-def _holders(slots: dict[str, Slot]) -> dict[int, list[Slot]]:
-    """Where a parameter is held, by its id."""
-    holders: dict[int, list[Slot]] = {}
-    for slot in slots.values():
-        for parameter in slot.module._parameters.values():
-            holders.setdefault(id(parameter), []).append(slot)
-    return holders

@@ -66,7 +66,8 @@ def find_flow(slots: dict[str, Slot], batch: Tensor | None = None) -> Flow:
     flow = Flow(untraced=untraced, borrowed=set(calls.borrowed()))
     fallback = successors(slots)
     shared = _hanging_twice(slots)
-    probed = {} if batch is None or not untraced else see_single_position(slots[""].module, batch)
+    # Also where all is traced: a batch that does not fit the model is refused before anything is changed.
+    probed = {} if batch is None else see_single_position(slots[""].module, batch)
     for name, slot in slots.items():
         if mine := calls.of(slot.module):
             after = _common([calls.sole_user(node) for node in mine])

@@ -81,6 +81,8 @@ def _unusual(module: nn.Module) -> str | None:
     """What is special about a layer's weight, so that a copy of it would not be the layer's."""
     if type(module).__module__.startswith(_QUANTISED):
         return "quantised; convert before you quantise"
+    if isinstance(module, torch.jit.ScriptModule):
+        return "compiled by torch.jit; convert before you compile"
     if not isinstance(module, _ConvNd | nn.Linear):
         return None
     if parametrize.is_parametrized(module):
@@ -111,3 +113,12 @@ def find_classifier(weighted: list[nn.Module]) -> nn.Module | None:
         linear = [module for module in weighted if isinstance(module, nn.Linear)]
         return linear[-1] if linear else None
     return last
+
+
+def find_holders(slots: dict[str, Slot]) -> dict[int, list[Slot]]:
+    """Where a parameter is held, by its id."""
+    holders: dict[int, list[Slot]] = {}
+    for slot in slots.values():
+        for parameter in slot.module._parameters.values():
+            holders.setdefault(id(parameter), []).append(slot)
+    return holders
