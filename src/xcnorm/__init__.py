@@ -10,7 +10,7 @@ from xcnorm._version import __version__
 
 if TYPE_CHECKING:
     from xcnorm import conversion, data, engine, functional, methods, metrics, models, nn, ops, report, sweep
-    from xcnorm.conversion import conversion_report, convert
+    from xcnorm.conversion import calibrate, conversion_report, convert, revert
     from xcnorm.models import create_model, list_models
     from xcnorm.nn import (
         RXCNormConv1d,
@@ -33,6 +33,7 @@ __all__ = [
     "XCNormConv3d",
     "XCNormLinear",
     "__version__",
+    "calibrate",
     "conversion",
     "conversion_report",
     "convert",
@@ -47,14 +48,17 @@ __all__ = [
     "nn",
     "ops",
     "report",
+    "revert",
     "sweep",
 ]
 
 _HOME = {  # every other name in small letters is a module, and all that is left are layers of xcnorm.nn
+    "calibrate": "conversion",
     "convert": "conversion",
     "conversion_report": "conversion",
     "create_model": "models",
     "list_models": "models",
+    "revert": "conversion",
 }
 
 

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import torch
 from torch import nn
 
-from xcnorm.conversion.reasons import Skip, contains_pool, find_classifier, reason_to_keep
-from xcnorm.conversion.report import Change, attach_report
-from xcnorm.conversion.tree import ACTIVATIONS, NORM_CLASSES, Slot, list_slots, successors
+from xcnorm.conversion.calibration import calibrate, list_images
+from xcnorm.conversion.cost import estimated_cost
+from xcnorm.conversion.flow import Flow, find_flow
+from xcnorm.conversion.hooks import carry_hooks, has_hooks
+from xcnorm.conversion.policy import Policy, Skip, first_stage
+from xcnorm.conversion.reasons import find_classifier, find_holders, reason_to_keep
+from xcnorm.conversion.replacement import Replacement
+from xcnorm.conversion.report import Change, attach_report, count_parameters
+from xcnorm.conversion.reversal import Plain, keep_plain
+from xcnorm.conversion.tree import ACTIVATIONS, NORM_CLASSES, Slot, inner_activation, list_slots
 from xcnorm.errors import unknown_name
-from xcnorm.nn import FORMS, NORMS, LayerForm, Relative, XCNormLayer, find_form
+from xcnorm.nn import FORMS, NORMS, Relative, XCNormLayer, find_form
 from xcnorm.nn.options import rectify_of_first, resolve
 
 _DENSE = ("linear", "xcnorm")
 _WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
+_OURS = (XCNormLayer, Relative)
+_NOTHING = "nothing to convert"
+_MEAN_IS_ZERO = "the mean of a map normalised per image is zero"
 
 
 def convert(
@@ -24,17 +34,21 @@ def convert(
     layer: str = "r_xcnorm",
     skip: Skip | Iterable[Skip] = (),
     *,
+    policy: str = "all_but_classifier",
+    filter_fn: Callable[[nn.Module, str], bool] | None = None,
+    min_fan_in: int | None = None,
     dense: str = "linear",
     rectify_first: str | None = None,
     padding_mode: str | None = None,
+    batches: Iterable[Any] | None = None,
     **options: Any,
 ) -> nn.Module:
     """Put XCNorm layers or relatives in place of a model's convolutions. The model is changed and returned; retrain it.
 
     A convolution's weights become the initial filters of the layer in its place. The norm and the activation that
-    directly follow it, in a Sequential or a known block (torchvision's and timm's ResNets, DenseNets), are replaced by
-    identities: the layer brings its own. Of relatives, which are for images alone, each says whether they stay. Kept as
-    they are:
+    directly follow it, and alone take its output, are replaced by identities: the layer brings its own. A trace of the
+    forward shows which they are; where there is none, Sequentials and known blocks do. Of relatives, which are for
+    images alone, each says whether they stay. Kept as they are:
 
     - the classifier, which is the last linear layer, or a last 1x1 convolution;
     - 1x1 convolutions on shortcuts, so that the shortcut stays linear, and on pooled values;
@@ -42,18 +56,25 @@ def convert(
     - with ``norm="instance"``, the activation before an average pool and after the last converted convolution: the mean
       of a map normalised per image is zero. A convolution that is averaged without any activation gets ``norm="none"``.
 
-    `conversion_report` lists every decision.
+    `conversion_report` lists every decision, and `revert` puts the plain layers back.
 
     Args:
         model: Any module tree.
         layer: ``"xcnorm"``, ``"r_xcnorm"`` or another of `xcnorm.nn.FORMS`.
         skip: Layers to leave alone: names with wildcards (``"layer4.*"``), classes, or functions of name and module;
             one or several.
+        policy: ``"all_but_classifier"``; ``"first_stage"``, the layers before the second stage: where the resolution is
+            reduced again after a convolution that did not; or ``"all"``, with shortcuts, linear layers and the
+            classifier, whose outputs are then neither rectified nor normalised.
+        filter_fn: Function of module and name, called for every layer that would be converted: whether it is.
+        min_fan_in: Layers with fewer values in a patch are kept. Left out, 16, or 1 for relatives.
         dense: Hidden linear layers stay ``"linear"`` or become ``"xcnorm"`` too.
         rectify_first: ``rectify`` of the first layer, if it is converted. Left out, it is ``"abs"``, which measured
             best, unless ``preset="paper"`` or ``rectify`` is given.
         padding_mode: Padding of layers that padded with zeros; ``"zeros"`` leaves them. Left out, it is ``"replicate"``
             for XCNorm layers, and relatives pad as before.
+        batches: A few batches of training images to `xcnorm.calibrate` the new layers on. In what cannot be traced, the
+            first one shows which 1x1 convolutions see maps of a single position. Left out, nothing is calibrated.
         **options: Options of the layers; those of XCNorm layers are in `xcnorm.nn.RobustOptions`.
 
     Returns:
@@ -68,15 +89,15 @@ def convert(
         ...                       nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
         >>> model = convert(model, layer="xcnorm")
         >>> print(conversion_report(model))
-        layer  was          is            action     why
-        0      Conv2d       XCNormConv2d  converted  weights kept as initial filters; bias dropped; rectify='abs'
-        1      BatchNorm2d  Identity      removed    follows 0, which normalises its own channels
-        2      ReLU         Identity      removed    follows 0, which rectifies on its own
-        3      Conv2d       XCNormConv2d  converted  weights kept as initial filters; bias dropped
-        4      ReLU         ReLU          kept       the mean of a map normalised per image is zero
+        layer  was          is            action     parameters      cost   why
+        0      Conv2d       XCNormConv2d  converted  448 to 449      1.52x  weights kept as initial filters; bias ...
+        1      BatchNorm2d  Identity      removed    32 to 0                follows 0, which normalises its own channels
+        2      ReLU         Identity      removed                           follows 0, which rectifies on its own
+        3      Conv2d       XCNormConv2d  converted  ...
+        4      ReLU         ReLU          kept                              the mean of a map normalised per image ...
         5      AdaptiveAvgPool2d  ...
         6      Flatten ...
-        7      Linear       Linear        kept       the classifier
+        7      Linear       Linear        kept       330                    the classifier
         2 converted, 2 removed, 4 kept
     """
     forms = [name for name in FORMS if name != "conv"]
@@ -92,157 +113,171 @@ def convert(
         for argument, asked in (("dense", dense != "linear"), ("rectify_first", rectify_first is not None)):
             if asked:
                 raise ValueError(f"{argument} is for XCNorm layers, not for layer={layer!r}; leave it out")
-    skips = [skip] if isinstance(skip, str | type) or callable(skip) else list(skip)
-    conversion = _Conversion(model, form, rectify_first, padding_mode or form.padding_mode, options)
-    for slot in conversion.candidates(dense == "xcnorm", skips):
-        conversion.replace(slot)
+    images = None if batches is None else list_images(batches)
+    slots = {slot.name: slot for slot in list_slots(model)}
+    wanted = Policy.of(slots, policy, skip, filter_fn, min_fan_in, dense == "xcnorm")
+    weighted = [s.module for s in slots.values() if type(s.module) in _WEIGHTED or isinstance(s.module, _OURS)]
+    first, classifier = weighted[0] if weighted else None, find_classifier(weighted)
+    how = Replacement(form, padding_mode or form.padding_mode, options, rectify_first, first, classifier)
+    conversion = _Conversion(slots, wanted, how, find_flow(slots, images[0] if images else None))
+    candidates = list(conversion.candidates())
+    try:
+        for slot in candidates:
+            conversion.replace(slot)
+    except Exception:
+        conversion.undo()
+        raise
     conversion.restore_last_activation()
     conversion.note_the_rest()
     if not conversion.converted:
         raise ValueError(
             "nothing to convert: the model has no convolution that is neither skipped nor too small; "
-            "see dense='xcnorm' for linear layers"
+            f"see dense='xcnorm' for linear layers. Kept were: {conversion.why_kept()}"
         )
     changes = conversion.changes
-    attach_report(conversion.root, tuple(changes[name] for name in conversion.slots if name in changes))
-    return conversion.root
+    keep_plain(conversion.root, conversion.plain)
+    attach_report(conversion.root, tuple(changes[name] for name in slots if name in changes))
+    return conversion.root if images is None else calibrate(conversion.root, images)
 
 
 class _Conversion:
     """One conversion under way."""
 
-    def __init__(
-        self, model: nn.Module, form: LayerForm, rectify_first: str | None, padding_mode: str, options: dict[str, Any]
-    ) -> None:
-        self.root = model
-        self.form = form
-        self.rectify_first = rectify_first
-        self.padding_mode = padding_mode
-        self.options = options
-        self.changes: dict[str, Change] = {}
-        self.converted: dict[int, nn.Module] = {}
-        self.last_activation: Slot | None = None
-        self.slots = {slot.name: slot for slot in list_slots(model)}
-        self.next = successors(self.slots)
+    def __init__(self, slots: dict[str, Slot], policy: Policy, how: Replacement, flow: Flow) -> None:
+        self.root = slots[""].module
+        self.slots = slots
+        self.policy = policy
+        self.how = how
+        self.form = how.form
         self.per_image = self._per_image()
-        modules = [slot.module for slot in self.slots.values()]
-        weighted = [m for m in modules if type(m) in _WEIGHTED or isinstance(m, XCNormLayer | Relative)]
-        self.first = weighted[0] if weighted else None
-        self.classifier = find_classifier(weighted)
+        self.flow = flow
+        self.changes: dict[str, Change] = {}
+        self.plain: dict[str, Plain] = {}
+        self.converted: dict[int, nn.Module] = {}
+        self.last_activation: tuple[Slot, nn.Module] | None = None
 
     def _per_image(self) -> bool:
         """Whether the new layers standardise each channel of each image."""
-        return self.form.whole and NORMS[resolve(self.options, robust=self.form.robust, dense=False).norm].per_image
+        return self.form.whole and NORMS[resolve(self.how.options, robust=self.form.robust, dense=False).norm].per_image
 
-    def candidates(self, dense: bool, skips: list[Skip]) -> Iterator[Slot]:
+    def candidates(self) -> Iterator[Slot]:
         """Slots to convert; the others with weights are noted as kept, with the reason."""
+        stage = first_stage(self.slots.values())
+        holders = find_holders(self.slots)
         for slot in list(self.slots.values()):
-            if (reason := reason_to_keep(slot, self.form, self.classifier, dense, skips)) is not None:
+            reason = reason_to_keep(slot, self.form, self.how.classifier, self.policy, holders, self.flow)
+            late = self.policy.which == "first_stage" and id(slot.module) not in stage
+            if reason is None and late and type(slot.module) in self.form.layers:
+                reason = "behind the first stage (policy='first_stage')"
+            if reason is not None:
                 self._note(slot, slot.module, "kept", reason)
             elif type(slot.module) in self.form.layers:
                 yield slot
 
     def replace(self, slot: Slot) -> None:
         """Put the layer in place, and take out those of norm and activation that it does not keep behind it."""
-        norm = self._follower(slot, NORM_CLASSES)
-        activation = self._follower(norm or slot, ACTIVATIONS)
-        pooled = self.per_image and contains_pool(self._next_module(activation or norm or slot))
+        norm, inner, remark = self._norm_after(slot)
+        activation = self._follower(norm or slot, ACTIVATIONS) if inner is None and not remark else None
+        end = activation or norm or slot
+        averaged = self.per_image and end.name in self.flow.averaged
+        # Within three deviations it is a parabola, whose mean over a standardised map is a constant.
+        parabola = averaged and isinstance(inner or end.module, nn.Hardswish)
         # A module that hangs in several places is converted once and shared again.
         if id(slot.module) not in self.converted:
-            # The mean of a map normalised per image is zero, so what is averaged is rectified or not normalised.
-            bare = pooled and activation is None
-            self.converted[id(slot.module)] = self._make(slot.module, {"norm": "none"} if bare else {})
+            bare = averaged and (parabola or (activation is None and inner is None and not remark))
+            self.converted[id(slot.module)] = self.how.make(slot.module, averaged=bare)
         layer = self.converted[id(slot.module)]
-        self._put(slot, layer)
-        self._note(slot, layer, "converted", "; ".join(self._remarks(slot.module, layer)))
+        self.plain[slot.name] = Plain(slot.module, slot.name, end.name)
+        self._put(slot, layer, slot)
+        remark += carry_hooks(slot.module, layer)
+        if end.name in self.flow.functions:
+            remark += f"; {self.flow.functions[end.name]} follows as a function and stays"
+        self._note(slot, layer, "converted", "; ".join(self.how.remarks(slot.module, layer)) + remark)
         own = self.form.whole
         if norm is not None and (own or self.form.norm == "none"):
             does = "which normalises its own channels" if own else "which needs no norm"
-            self._remove(norm, f"follows {slot.name}, {does}")
-        if activation is not None and pooled:
-            self._note(activation, activation.module, "kept", "the mean of a map normalised per image is zero")
+            keeps = inner if (averaged and not parabola) or self.form.activation else None
+            self._remove(norm, slot, does, keeps)
+        if activation is not None and averaged and not parabola:
+            self._note(activation, activation.module, "kept", _MEAN_IS_ZERO)
         elif activation is not None and not self.form.activation:
             does = "which rectifies on its own" if own else "which needs no activation"
-            self._remove(activation, f"follows {slot.name}, {does}")
+            self._remove(activation, slot, does)
         if not isinstance(slot.module, nn.Linear):
-            self.last_activation = activation
+            self.last_activation = None
+            if parabola:
+                return
+            if activation is not None:
+                self.last_activation = activation, activation.module
+            elif norm is not None and inner is not None:
+                self.last_activation = norm, inner
+
+    def undo(self) -> None:
+        """Put back what was taken out, as a layer could not be made."""
+        for name, plain in self.plain.items():
+            if (parent := self.slots[name].parent) is not None:
+                setattr(parent, self.slots[name].attribute, plain.module)
+
+    def why_kept(self) -> str:
+        """The reasons for which layers were kept, the most frequent ones first."""
+        reasons = Counter(change.reason for change in self.changes.values() if change.reason != _NOTHING)
+        return ", ".join(f"{count} ({reason})" for reason, count in reasons.most_common(3)) or "none"
+
+    def _norm_after(self, slot: Slot) -> tuple[Slot | None, nn.Module | None, str]:
+        """The norm that follows a layer, the activation that it applies itself, and a remark if it has to stay."""
+        norm = self._follower(slot, NORM_CLASSES)
+        if norm is None:
+            return None, None, ""
+        try:
+            return norm, inner_activation(norm.module), ""
+        except ValueError as unclear:
+            return None, None, f"; {norm.name} behind it stays: {unclear}"
 
     def _follower(self, slot: Slot, kinds: tuple[type[nn.Module], ...]) -> Slot | None:
-        follower = self.next.get(slot.name)
+        follower = self.flow.after.get(slot.name)
         return follower if follower is not None and isinstance(follower.module, kinds) else None
-
-    def _next_module(self, slot: Slot) -> nn.Module | None:
-        return self.next[slot.name].module if slot.name in self.next else None
 
     def restore_last_activation(self) -> None:
         """Give the last converted convolution its activation back: a global pool is likely to come."""
-        if self.per_image and (slot := self.last_activation) is not None:
-            self._put(slot, slot.module)
-            self._note(slot, slot.module, "kept", "the mean of a map normalised per image is zero")
+        if self.per_image and self.last_activation is not None:
+            slot, activation = self.last_activation
+            self._put(slot, activation, slot)
+            if activation is slot.module:
+                del self.plain[slot.name]
+                self._note(slot, activation, "kept", _MEAN_IS_ZERO)
+            else:
+                hooks = _left_behind(slot.module)
+                self._note(slot, activation, "removed", f"only its activation stays: {_MEAN_IS_ZERO}{hooks}")
 
     def note_the_rest(self) -> None:
         """Say of every other layer why it is as it was."""
         ours = [name + "." for name, slot in self.slots.items() if isinstance(slot.module, XCNormLayer)]
         unknown = "not known to follow a converted layer directly"
         stays = unknown if self.form.whole else f"{unknown}, or stays around layer={self.form.name!r}"
-        for slot in self.slots.values():
-            inside = slot.name.startswith(tuple(ours))
-            if slot.name in self.changes or inside or next(slot.module.children(), None) is not None:
+        for name, slot in self.slots.items():
+            if name in self.flow.untraced:
+                error = self.flow.untraced[name]
+                self._note(slot, slot.module, "kept", f"forward not traced, known blocks aside ({error})")
+            whole = isinstance(slot.module, NORM_CLASSES) or next(slot.module.children(), None) is None
+            inside = name.startswith(tuple(ours)) or isinstance(slot.parent, NORM_CLASSES)
+            if name in self.changes or inside or not whole:
                 continue
             if isinstance(slot.module, (*NORM_CLASSES, nn.LayerNorm, *ACTIVATIONS)):
                 self._note(slot, slot.module, "kept", stays)
+            elif name in self.flow.borrowed:
+                self._note(slot, slot.module, "kept", "convolves by a function; only layers are converted")
             else:
-                self._note(slot, slot.module, "kept", "nothing to convert")
+                self._note(slot, slot.module, "kept", _NOTHING)
 
-    def _make(self, module: nn.Module, overrides: dict[str, Any]) -> nn.Module:
-        assert isinstance(module, nn.modules.conv._ConvNd | nn.Linear)
-        options = {**self.options, **overrides}
-        if module is self.first and self.rectify_first is not None:
-            options["rectify"] = self.rectify_first
-        if module is not self.first:
-            options.pop("channelwise", None)  # an option of the layer that sees the colours
-        where: dict[str, Any] = {"device": module.weight.device, "dtype": module.weight.dtype}
-        cls: Any = self.form.layers[type(module)]
-        layer: Any
-        biased = module.bias is not None and self.form.bias
-        if isinstance(module, nn.Linear):
-            if NORMS[options.get("norm", "none")].per_image:
-                options["norm"] = "batch"  # one value per channel and sample has no instance statistics
-            layer = cls(module.in_features, module.out_features, **where, **options)
-        else:
-            mode = self.padding_mode if _pads_with_zeros(module) else module.padding_mode
-            layer = cls(
-                module.in_channels, module.out_channels, module.kernel_size, module.stride, module.padding,
-                module.dilation, module.groups, biased, padding_mode=mode, **where, **options,
-            )  # fmt: skip
-        with torch.no_grad():
-            # Where several filters stand for one, the others stay as they are: alike they could not part.
-            layer.weight[:: len(layer.weight) // len(module.weight)].copy_(module.weight)
-            if biased:
-                layer.bias.copy_(module.bias)
-            if isinstance(layer, Relative):
-                layer.start()
-        layer.weight.requires_grad_(module.weight.requires_grad)
-        made: nn.Module = layer.train(module.training)
-        return made
+    def _remove(self, slot: Slot, leader: Slot, does: str, keeps: nn.Module | None = None) -> None:
+        instead = nn.Identity().train(slot.module.training) if keeps is None else keeps
+        hooks = carry_hooks(slot.module, instead) if keeps is None else _left_behind(slot.module)
+        self._put(slot, instead, leader)
+        stays = "" if keeps is None else "; its activation stays"
+        self._note(slot, instead, "removed", f"follows {leader.name}, {does}{stays}{hooks}")
 
-    def _remarks(self, module: nn.Module, layer: nn.Module) -> Iterator[str]:
-        yield "weights kept as initial filters"
-        if getattr(module, "bias", None) is not None and getattr(layer, "bias", None) is None:
-            yield "bias dropped"
-        if isinstance(module, nn.modules.conv._ConvNd) and layer.padding_mode != module.padding_mode:
-            yield f"padding_mode={layer.padding_mode!r}"
-        if self.rectify_first is not None and module is self.first:
-            yield f"rectify={self.rectify_first!r}"
-        if isinstance(layer, XCNormLayer) and layer.options.norm == "none" != self.options.get("norm"):
-            yield "norm='none', as it is averaged without an activation"
-
-    def _remove(self, slot: Slot, reason: str) -> None:
-        identity = nn.Identity()
-        self._put(slot, identity)
-        self._note(slot, identity, "removed", reason)
-
-    def _put(self, slot: Slot, module: nn.Module) -> None:
+    def _put(self, slot: Slot, module: nn.Module, leader: Slot) -> None:
+        self.plain.setdefault(slot.name, Plain(slot.module, leader.name))
         if slot.parent is None:
             self.root = module
         else:
@@ -250,8 +285,10 @@ class _Conversion:
 
     def _note(self, slot: Slot, now: nn.Module, action: str, reason: str) -> None:
         before, after = type(slot.module).__name__, type(now).__name__
-        self.changes[slot.name] = Change(slot.name, before, after, action, reason)
+        sizes = count_parameters(slot.module), count_parameters(now)
+        cost = estimated_cost(now) if action == "converted" else None
+        self.changes[slot.name] = Change(slot.name, before, after, action, reason, sizes[0], sizes[1], cost)
 
 
-def _pads_with_zeros(module: nn.modules.conv._ConvNd) -> bool:
-    return module.padding_mode == "zeros" and any(module._reversed_padding_repeated_twice)
+def _left_behind(module: nn.Module) -> str:
+    return "; its hooks left behind" if has_hooks(module) else ""

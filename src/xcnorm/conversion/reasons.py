@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from fnmatch import fnmatchcase
-
+import torch
 from torch import nn
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.utils import parametrize
 
-from xcnorm.conversion.tree import Slot, runs_in_order
+from xcnorm.conversion.flow import Flow
+from xcnorm.conversion.policy import Policy
+from xcnorm.conversion.tree import Slot
 from xcnorm.nn import LayerForm, XCNormLayer
 
-Skip = str | type[nn.Module] | Callable[[str, nn.Module], bool]
+POOLED = "works on pooled values, as in squeeze and excitation"
 
-_POOLS = (
-    nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d,
-)  # fmt: skip
 _SHORTCUTS = ("downsample", "shortcut", "projection")
+_QUANTISED = ("torch.ao.nn.", "torch.nn.quantized.", "torch.nn.intrinsic.")
 
 
 def reason_to_keep(
-    slot: Slot, form: LayerForm, classifier: nn.Module | None, dense: bool, skips: list[Skip]
+    slot: Slot,
+    form: LayerForm,
+    classifier: nn.Module | None,
+    policy: Policy,
+    holders: dict[int, list[Slot]],
+    flow: Flow,
 ) -> str | None:
     """Why a layer with weights is not converted; None if it is, or has no weights.
 
@@ -27,37 +32,76 @@ def reason_to_keep(
         slot: Where it hangs.
         form: What is converted to.
         classifier: The model's last linear layer.
-        dense: Whether linear layers are converted.
-        skips: What the user wants to keep.
+        policy: What the user wants.
+        holders: Where a parameter is held, by its id.
+        flow: What is known of the model's forward.
     """
     module = slot.module
     if isinstance(module, XCNormLayer):
         return "already an XCNorm layer"
+    if (reason := _unusual(module)) is not None:
+        return reason
     if type(module) not in form.layers:
-        if not isinstance(module, nn.modules.conv._ConvNd | nn.Linear):
+        if not isinstance(module, _ConvNd | nn.Linear):
             return None
         if module is classifier:
             return "the classifier"
-        return f"{type(module).__name__} has no {'XCNorm' if form.whole else form.name} form"
-    if any(_matches(skip, slot) for skip in skips):
+        name = type(module).__name__
+        if name in (torchs.__name__ for torchs in form.layers):  # a subclass of the same name
+            name = f"{type(module).__module__}.{name}"
+        return f"{name} has no {'XCNorm' if form.whole else form.name} form"
+    assert isinstance(module, _ConvNd | nn.Linear)
+    if policy.skips(slot):
         return "skipped by request"
-    if module is classifier:
+    if others := [other.name for other in holders[id(module.weight)] if other.module is not module]:
+        return f"its weight is also that of {others[0]}"
+    if slot.name in flow.borrowed:
+        return "the model uses its weight without calling it, as in F.conv2d(x, layer.weight)"
+    if _part_of_torchs(slot.parent):
+        return f"part of {type(slot.parent).__name__}, which may use its weight without calling it"
+    everything = policy.which == "all"
+    if module is classifier and not everything:
         return "the classifier"
-    if isinstance(module, nn.Linear):
-        return None if dense else "linear layers were not asked for (dense='linear')"
-    assert isinstance(module, nn.modules.conv._ConvNd)
-    if any(part in _SHORTCUTS for part in slot.name.split(".")) and all(k == 1 for k in module.kernel_size):
+    if isinstance(module, nn.Linear) and not policy.dense:
+        return "linear layers were not asked for (dense='linear')"
+    on_shortcut = any(part in _SHORTCUTS for part in slot.name.split("."))
+    if isinstance(module, _ConvNd) and on_shortcut and all(k == 1 for k in module.kernel_size) and not everything:
         return "a shortcut, which stays linear"
-    if all(k == 1 for k in module.kernel_size) and contains_pool(slot.parent):
-        return "works on pooled values, as in squeeze and excitation"
-    if (alpha := module.weight[0].numel()) < form.smallest_patch:
-        return f"a patch has only {alpha} values, fewer than {form.smallest_patch}"
+    if isinstance(module, _ConvNd) and slot.name in flow.pooled:
+        return POOLED
+    smallest = form.smallest_patch if policy.min_fan_in is None else policy.min_fan_in
+    if (alpha := module.weight[0].numel()) < smallest:
+        return f"a patch has only {alpha} values, fewer than {smallest}"
+    if policy.filter_fn is not None and not policy.filter_fn(module, slot.name):
+        return "filter_fn is false"
     return None
 
 
-def contains_pool(module: nn.Module | None) -> bool:
-    """Whether a module averages over positions, itself or, as squeeze and excitation does, inside."""
-    return module is not None and not runs_in_order(module) and any(isinstance(m, _POOLS) for m in module.modules())
+def _unusual(module: nn.Module) -> str | None:
+    """What is special about a layer's weight, so that a copy of it would not be the layer's."""
+    if type(module).__module__.startswith(_QUANTISED):
+        return "quantised; convert before you quantise"
+    if isinstance(module, torch.jit.ScriptModule):
+        return "compiled by torch.jit; convert before you compile"
+    if not isinstance(module, _ConvNd | nn.Linear):
+        return None
+    if parametrize.is_parametrized(module):
+        return f"its {', '.join(module.parametrizations)} is parametrized; remove the parametrizations first"  # type: ignore[arg-type]
+    weight = module._parameters.get("weight")
+    if weight is None:
+        return "its weight is computed before every call, as by weight_norm or pruning; make that permanent first"
+    if isinstance(weight, nn.UninitializedParameter):
+        return "its sizes are not known yet; run the model once first"
+    if type(weight.data) is not torch.Tensor or not weight.is_floating_point():
+        return f"its weight is a {type(weight.data).__name__} of {weight.dtype}, as when quantised"
+    if module._state_dict_hooks or module._load_state_dict_pre_hooks or module._state_dict_pre_hooks:
+        return "has hooks on its state dict"
+    return None
+
+
+def _part_of_torchs(parent: nn.Module | None) -> bool:
+    place = type(parent).__module__
+    return place.startswith("torch.nn.modules.") and place != "torch.nn.modules.container"
 
 
 def find_classifier(weighted: list[nn.Module]) -> nn.Module | None:
@@ -65,15 +109,16 @@ def find_classifier(weighted: list[nn.Module]) -> nn.Module | None:
     if not weighted:
         return None
     last = weighted[-1]
-    if isinstance(last, nn.modules.conv._ConvNd) and (len(weighted) == 1 or any(k > 1 for k in last.kernel_size)):
+    if isinstance(last, _ConvNd) and (len(weighted) == 1 or any(k > 1 for k in last.kernel_size)):
         linear = [module for module in weighted if isinstance(module, nn.Linear)]
         return linear[-1] if linear else None
     return last
 
 
-def _matches(skip: Skip, slot: Slot) -> bool:
-    if isinstance(skip, str):
-        return fnmatchcase(slot.name, skip)
-    if isinstance(skip, type):
-        return isinstance(slot.module, skip)
-    return skip(slot.name, slot.module)
+def find_holders(slots: dict[str, Slot]) -> dict[int, list[Slot]]:
+    """Where a parameter is held, by its id."""
+    holders: dict[int, list[Slot]] = {}
+    for slot in slots.values():
+        for parameter in slot.module._parameters.values():
+            holders.setdefault(id(parameter), []).append(slot)
+    return holders

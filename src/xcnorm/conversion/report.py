@@ -20,6 +20,10 @@ class Change:
         after: Class that is there now.
         action: ``"converted"``, ``"removed"`` or ``"kept"``.
         reason: Why, in words.
+        parameters_before: How many numbers it learnt.
+        parameters: How many what is there now learns.
+        cost: Estimate of what a training step of a converted layer takes, as a multiple of the plain one with its norm
+            and activation; None where nothing was measured.
     """
 
     name: str
@@ -27,6 +31,9 @@ class Change:
     after: str
     action: str
     reason: str
+    parameters_before: int = 0
+    parameters: int = 0
+    cost: float | None = None
 
 
 @dataclass(frozen=True)
@@ -40,17 +47,35 @@ class ConversionReport:
         return sum(change.action == action for change in self.changes)
 
     def __str__(self) -> str:
-        rows = [("layer", "was", "is", "action", "why")]
-        rows += [(c.name or "(model)", c.before, c.after, c.action, c.reason) for c in self.changes]
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        lines = ["  ".join([*(t.ljust(w) for t, w in zip(row, widths, strict=False)), row[4]]) for row in rows]
+        rows = [("layer", "was", "is", "action", "parameters", "cost", "why")]
+        for c in self.changes:
+            cost = "" if c.cost is None else f"{c.cost:.2f}x"
+            rows.append((c.name or "(model)", c.before, c.after, c.action, _parameters(c), cost, c.reason))
+        widths = [max(len(row[column]) for row in rows) for column in range(6)]
+        lines = ["  ".join([*(t.ljust(w) for t, w in zip(row, widths, strict=False)), row[6]]) for row in rows]
         summary = ", ".join(f"{self.count(action)} {action}" for action in ("converted", "removed", "kept"))
         return "\n".join([*lines, summary])
+
+
+def _parameters(change: Change) -> str:
+    if change.parameters == change.parameters_before:
+        return f"{change.parameters:,}" if change.parameters else ""
+    return f"{change.parameters_before:,} to {change.parameters:,}"
+
+
+def count_parameters(module: nn.Module) -> int:
+    """How many numbers a module learns; those whose shape is not known yet count for nothing."""
+    return sum(each.numel() for each in module.parameters() if not isinstance(each, nn.UninitializedParameter))
 
 
 def attach_report(model: nn.Module, changes: tuple[Change, ...]) -> None:
     """Keep a report with its model, through copies and pickles."""
     model.__dict__[_ATTRIBUTE] = changes
+
+
+def detach_report(model: nn.Module) -> None:
+    """Forget a model's report, if it has one."""
+    model.__dict__.pop(_ATTRIBUTE, None)
 
 
 def conversion_report(model: nn.Module) -> ConversionReport:

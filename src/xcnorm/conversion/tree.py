@@ -16,6 +16,9 @@ ACTIVATIONS = (
     nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.RReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish,
     nn.Hardswish, nn.Hardtanh, nn.Softplus, nn.Tanh, nn.Sigmoid,
 )  # fmt: skip
+POOLS = (
+    nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d,
+)  # fmt: skip
 
 # In what order the children of well-known blocks run, up to the next sum. An activation that such a block runs more
 # than once, as torchvision's blocks do after their sum, is not listed: taking it out would take it out everywhere.
@@ -70,9 +73,29 @@ def _run(sequential: Slot, slots: dict[str, Slot]) -> Iterator[Slot]:
             yield slot
 
 
+def inner_activation(norm: nn.Module) -> nn.Module | None:
+    """The activation that a norm applies itself, as timm's BatchNormAct2d does; None for a norm alone.
+
+    Raises:
+        ValueError: It has a forward of its own that does not show what it does.
+    """
+    if type(norm).forward.__module__.startswith(("torch.", "xcnorm.")):
+        return None
+    children = list(norm.children())
+    inner = [child for child in children if not isinstance(child, nn.Identity)]
+    if not children or len(inner) > 1:
+        raise ValueError(f"{type(norm).__name__} has a forward of its own")
+    return inner[0] if inner else None
+
+
 def runs_in_order(module: nn.Module | None) -> bool:
     """Whether a module runs its children one after the other; a subclass may have a forward of its own."""
     return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+
+
+def contains_pool(module: nn.Module | None) -> bool:
+    """Whether a module averages over positions, itself or, as squeeze and excitation does, inside."""
+    return module is not None and not runs_in_order(module) and any(isinstance(m, POOLS) for m in module.modules())
 
 
 def _plausible(run: list[Slot], registered: list[str]) -> bool:
