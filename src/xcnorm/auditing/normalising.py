@@ -25,9 +25,9 @@ def choose(
 ) -> tuple[Normalisation, list[str]]:
     """The normalisation to audit with, and what a reader must know about it.
 
-    What was given, or what the network itself says, is taken. Only where its accuracy on clean pictures is no better
-    than guessing are the usual ones tried beside it, and the result is told; it is not taken silently. Where nothing is
-    known, the usual ones are tried and the best one is taken, which is told as well.
+    What was given, or what the network itself says, is taken. Where one of the usual ones recognises clearly more of
+    the clean pictures, that is told, and not taken silently. Where nothing is known, the best of the usual ones is
+    taken, which is told as well.
 
     Args:
         subject: The network.
@@ -37,20 +37,21 @@ def choose(
     """
     chosen = given or subject.normalisation
     usual = {name: one for name, one in USUAL.items() if len(one.mean) in (1, images.shape[1])}
+    best, accuracies = _best(subject, images, truths, usual)
     if chosen is not None:
         accuracy, _ = _fit(subject, images, truths, chosen)
-        if accuracy > _guessing(truths):
-            return chosen, []
-        low = f"the accuracy on {len(truths)} clean pictures is {_percent(accuracy)}, no better than guessing"
-        best, accuracies = _best(subject, images, truths, usual)
-        if accuracies[best] > _guessing(truths):
+        guessed = ", no better than guessing" if accuracy <= _guessing(truths) else ""
+        low = f"the accuracy on {len(truths)} clean pictures is {_percent(accuracy)}{guessed}"
+        clear = 3 * math.hypot(_error(accuracy, truths), _error(accuracies[best], truths))
+        if accuracies[best] > max(accuracy + clear, _guessing(truths)):
             one = usual[best]
             return chosen, [
                 f"{low}; with {best} normalisation ({one}) it would be {_percent(accuracies[best])}: give --mean "
                 f"{_option(one.mean)} --std {_option(one.std)} if that is what the network was trained with"
             ]
-        return chosen, [f"{low}, and no usual normalisation changes that: check that the classes are in its order"]
-    best, accuracies = _best(subject, images, truths, usual)
+        if not guessed:
+            return chosen, []
+        return chosen, [f"{low}, and no usual normalisation changes that: {_order(subject, images, truths, chosen)}"]
     others = ", ".join(f"{_percent(value)} with {name}" for name, value in accuracies.items() if name != best)
     found = usual[best]
     told = [
@@ -59,7 +60,7 @@ def choose(
         "give --mean and --std to be sure"
     ]
     if accuracies[best] <= _guessing(truths):
-        told.append("with none of them is it better than guessing: check that the classes are in its order")
+        told.append(f"with none of them is it better than guessing: {_order(subject, images, truths, found)}")
     return Normalisation(found.mean, found.std, f"{best}, the best of the usual ones"), told
 
 
@@ -78,10 +79,28 @@ def _fit(subject: Subject, images: Tensor, truths: Tensor, normalisation: Normal
     return (found.argmax(1) == truths).double().mean().item(), right
 
 
+def _order(subject: Subject, images: Tensor, truths: Tensor, normalisation: Normalisation) -> str:
+    """Whether its answers would be right if the classes were in another order."""
+    guesses = torch.cat([subject.answers(part, normalisation).argmax(1) for part in images.split(64)])
+    usual = {label: int(guesses[truths == label].mode().values) for label in truths.unique().tolist()}
+    hits = sum(int((guesses[truths == label] == guess).sum()) for label, guess in usual.items())
+    if len(set(usual.values())) == len(usual) and hits / len(truths) > _guessing(truths):
+        return (
+            f"its answers are right for {_percent(hits / len(truths))} if its classes are in another order; "
+            "folders are taken in alphabetical order, in which 10 comes before 2"
+        )
+    return "check that the classes are in its order"
+
+
 def _guessing(truths: Tensor) -> float:
     """What guessing the most frequent class reaches, and three standard errors more."""
     share = truths.bincount().max().item() / len(truths)
-    return min(0.99, share + 3 * math.sqrt(share * (1 - share) / len(truths)))
+    return min(0.99, share + 3 * _error(share, truths))
+
+
+def _error(share: float, truths: Tensor) -> float:
+    """The standard error of a share of so many pictures."""
+    return math.sqrt(share * (1 - share) / len(truths))
 
 
 def _percent(share: float) -> str:

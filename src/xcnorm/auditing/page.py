@@ -67,13 +67,13 @@ def _overview(audit: Audit) -> Table:
         "clean": lambda m: 100 * m.clean.accuracy,
         "corrupted": lambda m: 100 * m.corrupted,
         "drop": lambda m: 100 * m.drop,
-        "worst type": lambda m: 100 * min(m.by_corruption.values()),
+        "worst": lambda m: 100 * min(m.by_corruption.values()),
         "confidence": lambda m: 100 * m.confidence,
         "ECE clean": lambda m: 100 * m.clean.calibration_error,
-        "ECE corrupted": lambda m: 100 * m.calibration_error,
+        "ECE": lambda m: 100 * m.calibration_error,
     }
     if audit.baseline is not None:
-        columns |= {"mCE": lambda m: m.mce, "relative mCE": lambda m: m.relative_mce}
+        columns |= {"mCE": lambda m: m.mce, "rel. mCE": lambda m: m.relative_mce}
     rows = [(model.name, [value(model) for value in columns.values()]) for model in audit.models]
     notes = [f"{model.name}: pictures were normalised with {model.normalisation}" for model in audit.models]
     return _table(
@@ -81,7 +81,7 @@ def _overview(audit: Audit) -> Table:
         Measure("percent", lower_is_better=None, averaged=False),
         list(columns),
         rows,
-        caption="percent; the confidence is that under corruption, the ECE the expected calibration error",
+        caption="percent; worst: under the worst corruption; confidence, ECE (calibration error): under corruption",
         comparisons=notes,
     )
 

@@ -32,7 +32,7 @@ def verdict(audit: Audit, model: AuditedModel) -> str:
         each = ", ".join(f"{scored.name} ({_points(scored.drop)})" for scored in broken)
         said.append(f"The classes that lose most are {each}.")
     if model.mce is not None:
-        said.append(f"Its mean corruption error is {model.mce:.1f} % of that of {audit.baseline}.")
+        said.append(f"Its mean corruption error against {audit.baseline} is {model.mce:.1f} %.")
     return " ".join(said)
 
 
