@@ -11,6 +11,7 @@ import xcnorm
 from tests.auditing.small import CLASSES, Brightness, folder
 from tests.report.folders import settings, write_run
 from xcnorm.auditing import open_model
+from xcnorm.auditing.files import _is_plain
 from xcnorm.auditing.subject import Normalisation
 from xcnorm.engine import RunFolder
 from xcnorm.engine.experiment import make_experiment
@@ -65,7 +66,12 @@ def test_an_exported_program_with_anything_like_a_pickle_is_refused(tmp_path):
     custom = b'{"config": {"x": {"path_name": "opaque_obj_0", "is_param": false, "use_pickle": true}}}'
     pickled = contents[weights].replace(b'"use_pickle": false', b'"use_pickle": true')
     compiled = {constants.replace("constants/model_constants_config.json", "aotinductor/model/a.so"): b""}
-    for change in ({constants: custom}, {weights: pickled}, compiled):
+    graph = next(name for name in contents if "/models/" in name)
+    target, name = b'"torch.ops.aten.mean.dim"', b'"name": "'
+    assert target in contents[graph]
+    system = {graph: contents[graph].replace(target, b'"torch.os.system"')}
+    quoted = {graph: contents[graph].replace(name, b'"name": "x=print(1), ', 1)}
+    for change in ({constants: custom}, {weights: pickled}, compiled, system, quoted):
         with zipfile.ZipFile(tmp_path / "changed.pt2", "w") as target:
             for name, content in (contents | change).items():
                 target.writestr(name, content)
@@ -128,6 +134,21 @@ def test_onnx_runs_as_torch_does(tmp_path):
     assert (subject.pixels, subject.batch) == (16, 2)
     expected = ((IMAGES.float() / 255 - 0.5) / 0.5).flatten(1) @ weight
     assert torch.allclose(subject.answers(IMAGES, HALF), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("expression", "plain"),
+    [
+        ("Symbol('s31', positive=True, integer=True)", True),
+        ("Mul(Integer(-1), Pow(Symbol('u0', integer=True), Rational(1, 2)))", True),
+        ("__import__('os')", False),
+        ("exec(chr(1))", False),
+        ("S('exec')('x')", False),
+        ("Symbol('s').free_symbols", False),
+    ],
+)
+def test_sizes_are_expressions_and_no_code(expression, plain):
+    assert _is_plain({"graph": [{"as_expr": {"expr_str": expression}}]}) == plain
 
 
 class Odd(nn.Module):

@@ -1,4 +1,4 @@
-"""Model files: programs of torch.export and ONNX files, opened without running code that they bring."""
+"""Model files: programs of torch.export, if they hold nothing but operators and tensors, and ONNX files."""
 
 from __future__ import annotations
 
@@ -20,6 +20,13 @@ from xcnorm.auditing.subject import Subject
 from xcnorm.errors import UserError
 from xcnorm.extras import needed
 
+# torch finds operators by their names in its own modules, and evaluates the expressions that sizes are.
+_PLAIN = {
+    "target": r"torch\.ops\.[a-z]\w*\.\w+(\.\w+)?|_operator\.[a-z]+|math\.[a-z]+|torch\.sym_\w+|torch\._sym_\w+",
+    "expr_str": r"(?:[A-Z]\w*(?=[(,)]|$)|\'\w+\'|[a-z]+(?==)|True|False|-?\d+|(?<!\))\(|[=, )])*",
+    "name": r"[\w.]*",
+}
+
 
 def open_exported(path: Path, name: str, device: torch.device) -> Subject:
     """A file of ``torch.export.save``. Only plain tensors are read from it.
@@ -36,7 +43,7 @@ def open_exported(path: Path, name: str, device: torch.device) -> Subject:
     try:
         with tensors_only():
             program = torch.export.load(path)
-            module = move_to_device_pass(program, device).module()
+            module = move_to_device_pass(program, device).module(check_guards=False)  # guards are Python code
     except Exception as error:
         raise UserError(f"{path} cannot be read as a file of torch.export: {_first_line(error)}") from error
     inputs = [node for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
@@ -95,16 +102,27 @@ def _refuse_code(path: Path) -> None:
             names = [name.partition("/")[2] for name in archive.namelist()]
             kinds = [json.loads(archive.read(n)) for n in archive.namelist() if n.endswith("_config.json")]
             entries = [entry for kind in kinds for entry in kind["config"].values()]
+            graphs = [json.loads(archive.read(n)) for n in archive.namelist() if re.search(r"/models/\w+\.json$", n)]
     except (OSError, ValueError, KeyError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise UserError(f"{path} cannot be read as a file of torch.export: {_first_line(error)}") from error
     compiled = any(name.startswith("data/aotinductor") for name in names)
     legacy = any(name.startswith(("data/weights/", "data/constants/")) and name.endswith(".pt") for name in names)
     objects = any(e["use_pickle"] or not re.fullmatch(r"(weight|tensor)_\d+", e["path_name"]) for e in entries)
-    if compiled or legacy or objects:
+    if compiled or legacy or objects or not all(map(_is_plain, graphs)):
         raise UserError(
             f"{path} holds more than a graph and plain tensors, which could run any code when it is loaded; "
             "export the network again without it, or name a function that builds it: package.module:callable"
         )
+
+
+def _is_plain(part: object) -> bool:
+    """Whether a graph, or a part of one, calls torch's operators only and has names and sizes that are no code."""
+    if isinstance(part, dict):
+        spelt = all(
+            re.fullmatch(_PLAIN[key], text) for key, text in part.items() if key in _PLAIN and isinstance(text, str)
+        )
+        return spelt and all(map(_is_plain, part.values()))
+    return all(map(_is_plain, part)) if isinstance(part, list) else True
 
 
 def _fixed(length: object) -> int | None:

@@ -97,6 +97,11 @@ def _details(audit: Audit) -> Iterator[tuple[Table, str]]:
     rows = [(m.name, [m.robustness_categories[name] for name in names]) for m in audit.models]
     caption = "how far predictions move, in nats; lower is better"
     yield _table("Model Robustness Score by category", score, names, rows, caption=caption), "Model"
+    if len(audit.models) > 1:
+        beside = [(_words(n), [100 * m.by_corruption[n] for m in audit.models]) for n in audit.corruptions]
+        heads = [model.name for model in audit.models]
+        caption = "accuracy in percent over five severities"
+        yield _table("Accuracy side by side", accuracy, heads, beside, caption=caption), "Corruption"
     for model in audit.models:
         whose = f" of {model.name}" if len(audit.models) > 1 else ""
         heads = [*(f"severity {severity}" for severity in SEVERITIES), "mean", "ECE", "MRS"]

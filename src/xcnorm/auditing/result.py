@@ -201,7 +201,8 @@ class Audit:
             return "the 15 standard corruptions"
         if self.corruptions == published():
             return "19 corruptions: the 15 standard ones and the 4 for validation"
-        return f"{len(self.corruptions)} chosen corruptions: {', '.join(self.corruptions)}"
+        number = len(self.corruptions)
+        return f"{number} chosen corruption{'s' * (number > 1)}: {', '.join(self.corruptions)}"
 
     @property
     def grouping(self) -> str:
