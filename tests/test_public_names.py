@@ -10,6 +10,7 @@ import pytest
 INVENTORY = Path(__file__).with_name("public_names.toml")
 MODULES = [
     "xcnorm",
+    "xcnorm.auditing",
     "xcnorm.conversion",
     "xcnorm.data",
     "xcnorm.data.corruptions",

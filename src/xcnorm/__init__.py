@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from xcnorm._version import __version__
 
 if TYPE_CHECKING:
-    from xcnorm import conversion, data, engine, functional, methods, metrics, models, nn, ops, report, sweep
+    from xcnorm import auditing, conversion, data, engine, functional, methods, metrics, models, nn, ops, report, sweep
+    from xcnorm.auditing import audit
     from xcnorm.conversion import calibrate, conversion_report, convert, revert
     from xcnorm.models import create_model, list_models
     from xcnorm.nn import (
@@ -33,6 +34,8 @@ __all__ = [
     "XCNormConv3d",
     "XCNormLinear",
     "__version__",
+    "audit",
+    "auditing",
     "calibrate",
     "conversion",
     "conversion_report",
@@ -53,6 +56,7 @@ __all__ = [
 ]
 
 _HOME = {  # every other name in small letters is a module, and all that is left are layers of xcnorm.nn
+    "audit": "auditing",
     "calibrate": "conversion",
     "convert": "conversion",
     "conversion_report": "conversion",

@@ -24,8 +24,10 @@ def terminal_bar(*columns: ProgressColumn) -> Progress:
 
 
 @contextmanager
-def counting_bar(description: str, total: int) -> Iterator[Callable[[int], None]]:
+def counting_bar(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Show a bar on the terminal while something is counted; the function given is told of every newly done lot.
+
+    Without a total, the bar only counts.
 
     Args:
         description: What is being done.

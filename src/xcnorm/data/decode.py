@@ -133,7 +133,7 @@ def _holds(out: Path, fingerprint: bytes) -> bool:
 
 
 def _write(out: Path, paths: Sequence[Path], pixels: int | None, workers: int, progress: Callable[[int], None]) -> None:
-    shape = (len(paths), *_picture(paths[0], pixels).shape)
+    shape = (len(paths), *fitted(paths[0], pixels).shape)
     with disk_errors(out, "keep the pictures in another file"), replacing(out) as part:
         _check_room(out.parent, shape)
         open_memmap(part, mode="w+", dtype=np.uint8, shape=shape)
@@ -209,7 +209,7 @@ def _decode_chunk(part: Path, start: int, paths: Sequence[Path], pixels: int | N
     """Write some pictures to their places in the file, and count them."""
     array = open_memmap(part, mode="r+")
     for place, path in enumerate(paths, start):
-        picture = _picture(path, pixels)
+        picture = fitted(path, pixels)
         if picture.shape != array.shape[1:]:
             sizes = [f"{width}x{height}" for height, width, _ in (picture.shape, array.shape[1:])]
             raise UserError(
@@ -219,7 +219,12 @@ def _decode_chunk(part: Path, start: int, paths: Sequence[Path], pixels: int | N
     return len(paths)
 
 
-def _picture(path: Path, pixels: int | None) -> np.ndarray:
+def fitted(path: Path, pixels: int | None) -> np.ndarray:
+    """One picture as `decode` has it, ``(H, W, 3)``, uint8.
+
+    Raises:
+        UserError: It cannot be read.
+    """
     picture = read_picture(path)
     if pixels is None:
         return picture

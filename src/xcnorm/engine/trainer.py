@@ -190,10 +190,15 @@ class Trainer:
 
 def build_model(experiment: Experiment, benchmark: Benchmark, device: torch.device) -> Network:
     """The experiment's network with its first weights, which depend on the seed alone."""
+    return build_network(experiment, len(benchmark.classes), device)
+
+
+def build_network(experiment: Experiment, classes: int, device: torch.device) -> Network:
+    """The same, where the number of classes is all that is known of the benchmark."""
     section, (method, _) = experiment.model, experiment.method.make()
     options: dict[str, Any] = dict(section.options)
     with seeding.seeded(seeding.derive(experiment.seed, "weights")):
-        model = create_model(section.name, section.layer, num_classes=len(benchmark.classes), **options)
+        model = create_model(section.name, section.layer, num_classes=classes, **options)
         model = method.adapt(model)
     model = model.to(device)
     if experiment.run.channels_last:

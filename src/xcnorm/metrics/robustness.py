@@ -38,9 +38,25 @@ def robustness_score(clean: Tensor, corrupted: Sequence[Tensor]) -> float:
         raise UserError("a robustness score needs predictions for one severity or more, but there are none")
     expected = _floored(clean, "the clean predictions")
     return fmean(
-        _divergence(expected, _floored(predictions, f"the corrupted predictions number {number}"))
+        _between(expected, _floored(predictions, f"the corrupted predictions number {number}")).mean().item()
         for number, predictions in enumerate(corrupted, start=1)
     )
+
+
+def divergence(clean: Tensor, corrupted: Tensor) -> Tensor:
+    """How far each prediction for a corrupted image is from that for the clean one: the terms of `robustness_score`.
+
+    Args:
+        clean: ``(N, C)``, the probabilities for the clean images.
+        corrupted: ``(N, C)``, those for the same images, corrupted.
+
+    Returns:
+        ``(N,)``, float64, in nats.
+
+    Raises:
+        UserError: These are not probabilities, or their shapes differ.
+    """
+    return _between(_floored(clean, "the clean predictions"), _floored(corrupted, "the corrupted predictions"))
 
 
 def _floored(probabilities: Tensor, name: str) -> Tensor:
@@ -48,10 +64,10 @@ def _floored(probabilities: Tensor, name: str) -> Tensor:
     return rows / rows.sum(1, keepdim=True)
 
 
-def _divergence(clean: Tensor, corrupted: Tensor) -> float:
+def _between(clean: Tensor, corrupted: Tensor) -> Tensor:
     if corrupted.shape != clean.shape:
         raise UserError(
             f"predictions for clean and corrupted images must have one shape, not {tuple(clean.shape)} and "
             f"{tuple(corrupted.shape)}; give those for the same images"
         )
-    return (clean * (clean.log() - corrupted.log())).sum(1).mean().item()
+    return (clean * (clean.log() - corrupted.log())).sum(1)

@@ -47,7 +47,7 @@ def score(probabilities: Tensor, labels: Tensor) -> dict[str, float | None]:
         "accuracy": correct.double().mean().item(),
         "balanced_accuracy": _balanced_accuracy(correct, labels),
         "auroc": _auroc(probabilities, labels),
-        "calibration_error": _calibration_error(confidence, correct),
+        "calibration_error": calibration_error(confidence, correct),
     }
 
 
@@ -90,7 +90,17 @@ def _area(members: Tensor, others: Tensor) -> float:
     return int((below + not_above).sum()) / (2 * len(members) * len(others))
 
 
-def _calibration_error(confidence: Tensor, correct: Tensor) -> float:
+def calibration_error(confidence: Tensor, correct: Tensor) -> float:
+    """The expected calibration error, as in `score`.
+
+    Args:
+        confidence: ``(N,)``, float64 on the CPU: the probability of the most probable class of each image.
+        correct: ``(N,)``, whether that class is right.
+
+    Example:
+        >>> calibration_error(torch.tensor([0.75, 0.75], dtype=torch.float64), torch.tensor([True, False]))
+        0.25
+    """
     edges = torch.linspace(0, 1, _BINS + 1, dtype=torch.float64)
     bins = torch.bucketize(confidence, edges[1:-1])
     # A bin's images times the gap between its means is the sum of its images' own gaps.

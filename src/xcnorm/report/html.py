@@ -43,20 +43,34 @@ def html(report: Report, sheets: Sequence[Sheet | str], functions: Iterable[Char
     parts = []
     for number, (section, sheet) in enumerate(zip(report.sections, sheets, strict=True)):
         parts.append((section.title, _section(section, sheet, f"section{number}")))
-    parts.append(("Functions", _charts(functions, "functions")))
+    parts.append(("Functions", chart_cards(functions, "functions")))
     parts.append(("Runs", "".join(_details(section) for section in report.sections)))
     main = [f'<p class="card warning"><b>Diagnostic.</b> {escape(ORACLE)}</p>'] if report.selection == "oracle" else []
     if report.broken:
         main.append(_broken(report.broken))
-    links = []
-    for number, (title, content) in enumerate(parts):
-        links.append(f'<a href="#part{number}">{escape(title)}</a>')
-        main.append(f'<h2 id="part{number}">{escape(title)}</h2>{content}')
+    return whole_page(report.title, lead, "".join(main), parts, "from run folders alone")
+
+
+def whole_page(title: str, lead: str, first: str, parts: Iterable[tuple[str, str]], source: str) -> str:
+    """A page of parts, each under a heading that the top of the page links to.
+
+    Args:
+        title: Its heading.
+        lead: What stands below that.
+        first: HTML that comes before all parts.
+        parts: The heading of each part, and its HTML.
+        source: What it was made from.
+    """
+    links, main = [], [first]
+    for number, (heading, content) in enumerate(parts):
+        links.append(f'<a href="#part{number}">{escape(heading)}</a>')
+        main.append(f'<h2 id="part{number}">{escape(heading)}</h2>{content}')
     style = Template(_file("page.css")).substitute(light=_variables(LIGHT), dark=_variables(DARK))
     return Template(_file("page.html")).substitute(
-        title=escape(report.title),
+        title=escape(title),
         lead=escape(lead),
         version=escape(__version__),
+        source=escape(source),
         nav="".join(links),
         main="\n".join(main),
         style=style,
@@ -85,21 +99,28 @@ def _broken(broken: Iterable[Broken]) -> str:
 
 
 def _section(section: Section, sheet: Sheet | str, name: str) -> str:
-    parts = [_notes(section.notes)]
-    parts += [_table(table) for table in section.tables]
-    parts.append(_charts(section.charts, name))
-    parts.append(_sheet(sheet) if isinstance(sheet, Sheet) else _notes([f"There is no contact sheet: {sheet}."]))
+    parts = [note_list(section.notes)]
+    parts += [table_card(table) for table in section.tables]
+    parts.append(chart_cards(section.charts, name))
+    parts.append(_sheet(sheet) if isinstance(sheet, Sheet) else note_list([f"There is no contact sheet: {sheet}."]))
     return "".join(parts)
 
 
-def _notes(lines: Iterable[str]) -> str:
+def note_list(lines: Iterable[str]) -> str:
+    """Notes, one to a line; nothing where there are none."""
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f'<ul class="notes">{items}</ul>' if items else ""
 
 
-def _table(table: Table) -> str:
+def table_card(table: Table, rows_are: str = "Method") -> str:
+    """A table that can be sorted, with its notes.
+
+    Args:
+        table: What to show.
+        rows_are: The heading of its first column.
+    """
     first = "ascending" if table.measure.lower_is_better else "descending"
-    heads = ['<th scope="col" data-first="ascending"><button type="button">Method</button></th>']
+    heads = [f'<th scope="col" data-first="ascending"><button type="button">{escape(rows_are)}</button></th>']
     for column in table.columns:
         name = f"{escape(column.name)}{_marks(column.notes)}"
         heads.append(f'<th scope="col" data-first="{first}"><button type="button">{name}</button></th>')
@@ -145,7 +166,13 @@ def _marks(notes: Iterable[int]) -> str:
     return f"<sup>{numbers}</sup>" if numbers else ""
 
 
-def _charts(charts: Iterable[Chart], place: str) -> str:
+def chart_cards(charts: Iterable[Chart], place: str) -> str:
+    """Charts side by side.
+
+    Args:
+        charts: What to draw.
+        place: What no other group of charts on the page is called.
+    """
     return f'<div class="charts">{"".join(_chart(chart, f"{place}-{chart.name}") for chart in charts)}</div>'
 
 

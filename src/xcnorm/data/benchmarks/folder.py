@@ -138,14 +138,19 @@ def _domains(root: Path) -> dict[str, Classes]:
             "DOMAIN/CLASS/picture.png, or all as CLASS/picture.png"
         )
     if flat:
-        return {root.resolve().name: _classes(root)}
-    domains = {folder.name: _classes(folder) for folder in folders}
+        return {root.resolve().name: classes_in(root)}
+    domains = {folder.name: classes_in(folder) for folder in folders}
     if not domains:
         raise UserError(f"{root} holds no pictures; they should lie there as DOMAIN/CLASS/picture.png")
     return domains
 
 
-def _classes(domain: Path) -> Classes:
+def classes_in(domain: Path) -> Classes:
+    """The pictures of each class of a folder of classes, in the order of their names.
+
+    Raises:
+        UserError: There are none, or something else lies among them.
+    """
     classes = {folder.name: _pictures(folder) for folder in _folders(domain)}
     classes = {name: paths for name, paths in classes.items() if paths}
     if not classes:
