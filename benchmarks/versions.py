@@ -1,6 +1,6 @@
 """Two versions of the package beside each other: every layer and training step of some networks, in turns.
 
-    python -m benchmarks.versions OLD/src src --device cuda --network wrn16_4 --out versions.json
+    python -m benchmarks.versions OLD/src src --device cuda --network wrn16_4 --commits OLD NEW --out versions.json
 
 Each version lives in a process of its own, imported from the folder given; the two are asked in turns, so that both see
 the same machine. A layer's line has the time of forward and backward of the new version over that of the old, a
@@ -167,6 +167,7 @@ def main() -> None:
     parser.add_argument("--network", action="append", default=None)
     parser.add_argument("--batch", type=int, default=None)
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--commits", nargs=2, metavar=("OLD", "NEW"), help="of the two, for the file")
     parser.add_argument("--out", type=Path, default=None)
     given = parser.parse_args()
     networks = given.network or ["digits_cnn", "wrn16_4"]
@@ -196,8 +197,12 @@ def main() -> None:
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     print(f"{len(rows)} cases: geometric mean {mean:.3f}, least {ratios[0]:.3f}, most {ratios[-1]:.3f}")
     if given.out is not None:
-        result = {"device": given.device, "batch": batch, "torch": torch.__version__, "turns": given.turns}
-        given.out.write_text(json.dumps(result | {"rows": rows}, indent=1) + "\n", encoding="utf-8")
+        from xcnorm.environment import environment
+
+        machine = environment(given.device) | {"threads": 1}
+        del machine["commit"], machine["xcnorm"]  # there are two
+        result = {"environment": machine, "commits": given.commits, "batch": batch, "turns": given.turns, "rows": rows}
+        given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 def _process(source: Path, call: str) -> subprocess.Popen[str]:
