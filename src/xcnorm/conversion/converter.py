@@ -124,7 +124,7 @@ def convert(
     try:
         for slot in candidates:
             conversion.replace(slot)
-    except Exception:
+    except BaseException:  # Ctrl-C included: half of a conversion is of no use to anybody
         conversion.undo()
         raise
     conversion.restore_last_activation()

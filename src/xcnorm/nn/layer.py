@@ -110,9 +110,10 @@ class XCNormLayer(nn.Module):
         compute_dtype = input.dtype
         if (autocast := autocast_dtype(input.device)) is not None and input.dtype != torch.float64:
             compute_dtype = autocast
+        correlation = self.correlation
         with full_precision(input.device):
-            backend, _ = ops.choose(input, self.correlation, self.backend)
-            spec = self.stages.spec(self.correlation, self.scale, input, compute_dtype, dtype)
+            backend, _ = ops.choose(input, correlation, self.backend)
+            spec = self.stages.spec(correlation, self.scale, input, compute_dtype, dtype)
             output, deviation = backend.respond(input, self.weight.to(dtype), spec)
             if self.scale is not None:
                 self.scale.update(deviation)
