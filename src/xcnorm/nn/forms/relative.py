@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from inspect import Parameter, signature
 from typing import ClassVar, Literal
 
@@ -106,12 +107,10 @@ class Relative(nn.Conv2d):
         """The cosine of the angle between each patch and each filter, for the patches' norms."""
         return self.by_group(torch.div, self.correlate(input, unit_filters(self.weight, eps)), norm)
 
-    def by_group(self, combine: object, output: Tensor, maps: Tensor) -> Tensor:
+    def by_group(self, combine: Callable[[Tensor, Tensor], Tensor], output: Tensor, maps: Tensor) -> Tensor:
         """Combine the output's channels with the map of their group."""
-        assert callable(combine)
         grouped = combine(output.unflatten(1, (self.groups, -1)), maps.to(output.dtype).unsqueeze(2))
-        result: Tensor = grouped.flatten(1, 2)
-        return result
+        return grouped.flatten(1, 2)
 
     def extra_repr(self) -> str:
         """Torch's own arguments, then the options."""
