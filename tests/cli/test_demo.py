@@ -42,6 +42,14 @@ def test_again_it_prints_the_same_without_training(folder, capsys):
     assert json.loads(capsys.readouterr().out)["page"].endswith("report.html")
 
 
+def test_it_ends_with_what_to_open_and_what_to_try(folder, capsys):
+    assert main(["demo", "--iterations", "2", "--out", str(folder)]) == 0
+    *_, what, command, why = capsys.readouterr().out.splitlines()
+    assert what == f"The report is {folder / 'report.html'}: open it in a browser. Then try:"
+    assert "xcnorm audit MODEL --data PICTURES" in command
+    assert why.startswith("      ")
+
+
 def test_an_unwritable_folder_fails_before_training(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert main(["demo", "--out", str(tmp_path / "file" / "below")]) == 2

@@ -43,7 +43,16 @@ def command(
     console = _output.results()
     for part in renderers.terminal(report):
         console.print(part)
-    console.print(f"Report: {page}", soft_wrap=True, markup=False)
+    console.print(_next(page), soft_wrap=True, markup=False)
+
+
+def _next(page: Path) -> str:
+    """What to look at, and what to do then."""
+    return (
+        f"The report is {page}: open it in a browser. Then try:\n"
+        f"  {_output.program()} audit MODEL --data PICTURES\n"
+        "      how a model of your own fares on your own pictures, and what breaks first"
+    )
 
 
 @contextmanager
