@@ -24,11 +24,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.places import fill
 from xcnorm.engine import load_preset
 from xcnorm.errors import UserError
 from xcnorm.report.arms import Arm, group
 from xcnorm.report.runs import find_runs, flatten
 
+_NUMBERS = "numbers"  # the place of a method's scores on its page
 REAL = ("svhn", "mnist_m", "usps")
 NAMES = {"svhn": "SVHN", "mnist_m": "MNIST-M", "syn": "SYN", "syn_rendered": "SYN rendered", "usps": "USPS"}
 SELECTIONS = {"last": "last weights", "best_on_source": "best on source"}
@@ -88,8 +90,8 @@ def write_pages(result: Mapping[str, Any], folder: Path) -> None:
     if len(published) < len(arms):
         raise UserError("a method's preset is there more than once, with other settings of run; keep one of them")
     for method, arm in published.items():
-        _fill(folder / f"{method}.md", _section(method, arm))
-    _fill(folder / "index.md", _overview(published))
+        fill(folder / f"{method}.md", _section(method, arm), _NUMBERS)
+    fill(folder / "index.md", _overview(published), _NUMBERS)
 
 
 def write_table(preset: str, result: Mapping[str, Any], page: Path) -> None:
@@ -102,16 +104,7 @@ def write_table(preset: str, result: Mapping[str, Any], page: Path) -> None:
         targets = arms[label]
         means = [statistics.mean(seed) for seed in zip(*(targets[name] for name in REAL), strict=True)]
         lines.append(f"| {label} | " + " | ".join([*(_cell(targets[name]) for name in names), _cell(means)]) + " |")
-    _fill(page, "\n".join(lines), preset)
-
-
-def _fill(page: Path, section: str, what: str = "numbers") -> None:
-    text, begin, end = page.read_text(encoding="utf-8"), f"<!-- {what} -->", f"<!-- end {what} -->"
-    if begin not in text or end not in text:
-        raise UserError(f"{page} has no place for numbers: {begin} and {end}")
-    before, rest = text.split(begin)
-    after = rest.split(end)[1]
-    page.write_text(f"{before}{begin}\n\n{section}\n\n{end}{after}", encoding="utf-8")
+    fill(page, "\n".join(lines), preset)
 
 
 def _overview(published: Mapping[str, Mapping[str, Any]]) -> str:
