@@ -4,9 +4,9 @@
     python -m benchmarks.front_page xcnorm-demo/runs
 
 writes the scores into ``benchmarks/results/demo_cpu.json``, the table between ``<!-- demo -->`` and
-``<!-- end demo -->``, and ``docs/front.png``: one held-out digit in four looks, and what the plain and the R-XCNorm network
-take it for. It is the first digit that shows the difference: both networks know it as it is and pale, the plain one is
-wrong about the other two, R-XCNorm is right. How often each of them is right on all such digits stands below.
+``<!-- end demo -->``, and ``docs/front.png``: one held-out digit in four looks, and what the plain and the R-XCNorm
+network take it for. It is the first digit that shows the difference: both networks know it as it is and pale, the plain
+one is wrong about the other two, R-XCNorm is right. How often each of them is right on all such digits stands below.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ def table(result: Mapping[str, Any]) -> str:
         lines.append(f"| {label} | " + " | ".join(f"{scores[name][0]:.1f}" for name in TARGETS) + " |")
     arm = arms["R-XCNorm"]
     machine, steps = arm["environment"], arm["settings"]["schedule.iterations"]
-    origin = f"`xcnorm demo`: {steps} training steps, seed {arm['seeds'][0]}, percent of each target; one thread of an {machine['device']}, torch {machine['torch']}, commit {machine['commit']}."
+    origin = (
+        f"`xcnorm demo`: {steps} training steps, seed {arm['seeds'][0]}, percent of each target; one thread of an "
+        f"{machine['device']}, torch {machine['torch']}, commit {machine['commit']}."
+    )
     return "\n".join(lines) + "\n\n" + origin
 
 

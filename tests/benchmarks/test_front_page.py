@@ -41,8 +41,8 @@ def test_means_over_the_real_targets_are_those_that_were_measured():
     means = [fmean(run[target] for run in variants[name]["runs"] for target in REAL) for name in names]
     assert [f"{mean:.0f}" for mean in means] == list(
         said(
-            r"USPS from (\d+) to (\d+) % \(the paper's row: 71 %\), and a \*plain\* network with the same two gets (\d+) %. "
-            r"R-XCNorm gets (\d+) %"
+            r"USPS from (\d+) to (\d+) % \(the paper's row: 71 %\), and a \*plain\* network with the same two gets "
+            r"(\d+) %. R-XCNorm gets (\d+) %"
         )
     )
 
