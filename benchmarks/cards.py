@@ -26,8 +26,9 @@ SCORES = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "aur
 def data_cards() -> str:
     """The page of all benchmarks."""
     head = (
-        "# Data cards\n\nWhat every benchmark is, who made it, and what it is read from, as `xcnorm data list NAME` tells it. [Data](data.md) "
-        "says how to get it and which options there are.\n\nThis page is written by `python -m benchmarks.cards docs`."
+        "# Data cards\n\nWhat every benchmark is, who made it, and what it is read from, as `xcnorm data list NAME` "
+        "tells it. [Data](data.md) says how to get it and which options there are.\n\n"
+        "This page is written by `python -m benchmarks.cards docs`."
     )
     return "\n\n".join([head, *(_data_card(data.card(name)) for name in list_benchmarks())]) + "\n"
 
@@ -49,7 +50,9 @@ def _data_card(card: Card) -> str:
 
 
 def _file(file: RemoteFile) -> tuple[str, ...]:
-    checksum = f"SHA-256 `{file.sha256[:12]}…`" if file.sha256 else f"MD5 `{file.md5}`" if file.md5 else "none published"
+    checksum = (
+        f"SHA-256 `{file.sha256[:12]}…`" if file.sha256 else f"MD5 `{file.md5}`" if file.md5 else "none published"
+    )
     hosts = ", ".join(dict.fromkeys(re.findall(r"//([^/]+)/", " ".join(file.urls))))
     return f"`{file.path}`", f"{file.size:,}" if file.size else "", checksum, hosts or file.manual
 
@@ -57,8 +60,8 @@ def _file(file: RemoteFile) -> tuple[str, ...]:
 def method_cards() -> str:
     """The page of all methods."""
     head = (
-        "# Method cards\n\nThe settings of every method, what they mean and what they are unless set, and what a method can do. The page behind a "
-        "name has its objective, where its defaults come from, and what came out.\n\n"
+        "# Method cards\n\nThe settings of every method, what they mean and what they are unless set, and what a "
+        "method can do. The page behind a name has its objective, where its defaults come from, and what came out.\n\n"
         "```sh\nxcnorm train --method ada --set method.options.phases=2\n```\n\n"
         "This page is written by `python -m benchmarks.cards docs`."
     )
@@ -81,7 +84,11 @@ def _method_card(method: type[Method]) -> str:
         "" if method.scalable else "not in fp16",
         f"ERM with {_neutral(method)}" if method.neutral else "",
     ]
-    parts = [f"## [`{method.name}`]({method.name}.md)", summary.partition("\n")[0], "; ".join(filter(None, facts)) + "."]
+    parts = [
+        f"## [`{method.name}`]({method.name}.md)",
+        summary.partition("\n")[0],
+        "; ".join(filter(None, facts)) + ".",
+    ]
     return "\n\n".join(parts + ([_table(("setting", "default", "what it is"), known)] if known else []))
 
 

@@ -85,7 +85,7 @@ def write_pages(result: Mapping[str, Any], folder: Path) -> None:
     Raises:
         UserError: A page has no place for them, or it is not clear which they are.
     """
-    arms = [(str(arm["settings"]["method.name"]), arm) for arm in result["arms"] if _is_published(arm)]
+    arms = [(str(arm["settings"]["method.name"]), arm) for arm in result["arms"] if is_published(arm)]
     published = dict(arms)
     if len(published) < len(arms):
         raise UserError("a method's preset is there more than once, with other settings of run; keep one of them")
@@ -122,7 +122,7 @@ def _overview(published: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(rows)
 
 
-def _is_published(arm: Mapping[str, Any]) -> bool:
+def is_published(arm: Mapping[str, Any]) -> bool:
     """Whether an arm is that of its method's preset, however it was computed."""
     wanted = _settings(arm["settings"]["method.name"])
     ours = {name: value for name, value in arm["settings"].items() if not name.startswith("run.")}

@@ -36,7 +36,9 @@ def test_its_cells_run_from_top_to_bottom(tmp_path, monkeypatch, capsys):
         if cell["cell_type"] == "code":
             exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
     said = capsys.readouterr().out
-    plain, ours = (float(found) for found in re.findall(r"inverted.*'plain': '([\d.]+) %', 'R-XCNorm': '([\d.]+) %'", said)[0])
+    plain, ours = (
+        float(found) for found in re.findall(r"inverted.*'plain': '([\d.]+) %', 'R-XCNorm': '([\d.]+) %'", said)[0]
+    )
     assert ours > 80 > 40 > plain
 
 
