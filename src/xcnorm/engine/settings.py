@@ -86,11 +86,19 @@ class DataSettings(Settings):
         augment: Of `xcnorm.data.transforms.RANDOM`, in the order in which they are applied to training images.
         mean: Subtracted from values in [0, 1]; one number, or one for each channel.
         std: What they are then divided by.
+        share: How much of each class of the training images there is to learn from, chosen by the seed.
     """
 
     augment: tuple[str, ...] = Field(default=(), strict=False)
     mean: float | list[float] = 0.5
     std: float | list[float] = 0.5
+    share: float = Field(default=1.0, gt=0, le=1)
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the share where it is everything: runs that were made before it are the same experiments."""
+        values: dict[str, Any] = write(self)
+        return {name: value for name, value in values.items() if name != "share" or value < 1}
 
     @field_validator("augment")
     @classmethod
