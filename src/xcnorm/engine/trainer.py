@@ -19,6 +19,7 @@ from xcnorm.engine.averaging import AveragedNetwork
 from xcnorm.engine.batches import Batches, preparation
 from xcnorm.engine.distributed import World
 from xcnorm.engine.experiment import Experiment
+from xcnorm.engine.feed import Feed
 from xcnorm.engine.graph import captured
 from xcnorm.engine.optimisation import make_optimiser, rate_factor, restore, set_rate
 from xcnorm.engine.precision import autocast
@@ -42,6 +43,7 @@ class Trainer:
         model: The network, in training.
         tested: What is validated and kept: the network, or where the experiment says so the average of its weights.
         objective: What is minimised.
+        feed: What is drawn for its steps.
         images: The images it learns from.
         training: What the method is told of all this.
         step: The number of training steps done.
@@ -85,6 +87,8 @@ class Trainer:
             self.objective = Objective(method, augmentation, cast(Network, network), self.training)
         self.optimiser = make_optimiser(self.objective, experiment.optimiser, capturable=run.graph)
         self.scaler = torch.amp.GradScaler(device.type, enabled=run.precision == "fp16")
+        shape = torch.Size((share, 3, *benchmark.train.images.shape[2:]))
+        self.feed = Feed(self.batches, self.objective, self.generators, shape, device)
         self._loss: nn.Module = self.objective
         if world.size > 1:
             ids = [device.index] if device.type == "cuda" else None
@@ -108,8 +112,7 @@ class Trainer:
             with self.autocast():
                 self.objective.method.work(generator)
             return None
-        images, labels = next(self.batches)
-        drawn = self.objective.draw(images, labels, generator)
+        drawn = next(self.feed)
         set_rate(self.optimiser, self.training.rate)
         if self._averaged is not None:
             self._averaged.prepare(self.step)
@@ -160,8 +163,7 @@ class Trainer:
             "method": self.objective.method.state_dict(),
             "companion": None if self.objective.companion is None else self.objective.companion.state_dict(),
             "pool": self.images.state_dict(),
-            "sampler": self.batches.sampler.state_dict(),
-            "generators": {name: generator.get_state() for name, generator in self.generators.items()},
+            **self.feed.state_dict(),
             "globals": self.world.gather(seeding.global_state()),
             "best": self.best,
             "seconds": self.seconds,
@@ -178,9 +180,7 @@ class Trainer:
         if self.objective.companion is not None:
             self.objective.companion.load_state_dict(state["companion"])
         self.images.load_state_dict(state["pool"])
-        self.batches.load_state_dict(state["sampler"])
-        for name, generator in self.generators.items():
-            generator.set_state(state["generators"][name].cpu())
+        self.feed.load_state_dict(state)
         if len(state["globals"]) == self.world.size:  # else dropout goes on from the seeds of a new start
             seeding.set_global_state(state["globals"][self.world.rank])
         self.best = state["best"]
