@@ -28,7 +28,7 @@ def command(
         typer.Option("--format", help=f"One of {', '.join(FORMATS)}; by the ending of -o.", show_default=False),
     ] = None,
     selection: Annotated[
-        str, typer.Option(help="Which weights: last, best_on_source, or oracle, which is a diagnostic.")
+        str, typer.Option(help="Which weights: last, best_on_source, best_on_probe, or oracle, which is a diagnostic.")
     ] = "last",
     records: Annotated[
         Path | None,

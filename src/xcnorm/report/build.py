@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SELECTIONS = {
     "last": "the weights after the last step",
     "best_on_source": "the weights that did best on the source's validation images",
+    "best_on_probe": "the weights that did best on the source's validation images through other augmentations",
     "oracle": "the weights that did best on the targets themselves",
 }
 ORACLE_MARK = "diagnostic, not a result"
