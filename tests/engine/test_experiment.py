@@ -43,6 +43,7 @@ CHANGES = {
     "run.channels_last": True,
     "run.evaluate_every": 5,
     "run.selection": ["last"],
+    "run.probe": ["affine"],
 }
 NO_PART = {"seed": 3, "label": "ours", "run.checkpoint_every": 5}
 

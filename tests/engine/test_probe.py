@@ -50,7 +50,7 @@ def test_without_one_an_experiment_is_what_it_was():
 
 def test_what_training_uses_is_no_probe():
     experiment = small.experiment(method__augment="affine", run__probe=VIEWS)
-    with pytest.raises(UserError, match="run.probe has 'affine', which training uses"):
+    with pytest.raises(UserError, match=r"run\.probe has 'affine', which training uses"):
         small.trainer(experiment)
 
 

@@ -22,7 +22,7 @@ from xcnorm.errors import UserError, unknown_name
 KINDS = ("table", "categories", "severity", "mrs", "bars", "convergence")
 _KEYS = ("title", "kind", "recipe", "seeds", "columns", "means", "base", "across", "arms", "arms_of", "published")
 _TWINS = ("beyond", "paper")  # folders whose presets have twins on small data
-_FOLDERS = (*_TWINS, "study")
+_FOLDERS = (*_TWINS, "best", "study")
 _ARM_KEYS = ("label", "preset", "set", "paper")
 
 

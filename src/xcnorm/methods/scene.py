@@ -51,7 +51,7 @@ class Scene(Affine):
                 raise self.refuse(name, "between 0 and 1")
 
     def draw_numbers(self, shape: torch.Size, generator: torch.Generator) -> Numbers:
-        """For each view: what an affine map takes; eight even numbers an image; how far on in the batch neighbours are."""
+        """For each view: what an affine map takes; eight numbers an image; how far on in a batch neighbours are."""
         still = self.make(self.neutral)
         if all(getattr(self, name) == getattr(still, name) for name in self.neutral):
             return ()
