@@ -79,16 +79,30 @@ class Browser:
                 assert "error" not in answer, answer
                 return answer["result"]
 
-    def open(self, path: Path) -> None:
-        self.call("Page.navigate", url=path.as_uri())
-        while not any(event["method"] == "Page.loadEventFired" for event in self._events):
+    def open(self, page: Path | str) -> None:
+        """Open a file or an address, and wait until it is loaded."""
+        before = self._loaded()
+        self.call("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
+        while self._loaded() == before:
             self._receive()
+
+    def _loaded(self) -> int:
+        return sum(event["method"] == "Page.loadEventFired" for event in self._events)
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+    def wait_for(self, expression: str) -> Any:
+        """The value of a JavaScript expression, once it is neither false nor empty."""
+        poll = (
+            "new Promise((resolve, reject) => { const end = Date.now() + 60000; const look = () => {"
+            f"const found = {expression}; if (found) resolve(found);"
+            "else if (Date.now() > end) reject(new Error('it never came')); else setTimeout(look, 20); }; look(); })"
+        )
+        return self.evaluate(poll)
 
     def middle(self, selector: str) -> tuple[float, float]:
         """Where the middle of an element is, once it has been scrolled to."""

@@ -38,7 +38,7 @@ class Control:
 
 
 CONTROLS: Mapping[str, Control] = {
-    "background": Control("Background", 0, 100, 0, "%", "how bright the photograph is that the picture is blended into"),
+    "background": Control("Background", 0, 100, 0, "%", "a photograph that the picture is blended into"),
     "inversion": Control("Inversion", 0, 100, 0, "%", "100 % is the negative"),
     "tint": Control("Tint", 0, 100, 0, "%", "how coloured the light is"),
     "hue": Control("Hue", -180, 180, 0, "°", "turns all colours; grey stays grey"),
@@ -50,14 +50,13 @@ CONTROLS: Mapping[str, Control] = {
 """In the order in which they act: the scene, the light, the lens, the sensor."""
 
 PRESETS: Mapping[str, Mapping[str, int]] = {
-    "As it is": {},
     "Inverted": {"inversion": 100},
-    "Low contrast": {"contrast": 25, "brightness": 40},
-    "Inverted and pale": {"inversion": 100, "contrast": 30, "brightness": -10},
-    "On a photograph": {"background": 80},
+    "Low contrast": {"contrast": 30, "brightness": 60},
+    "Inverted and pale": {"inversion": 100, "contrast": 30, "brightness": 20},
+    "On a photograph": {"background": 100},
     "Coloured light": {"tint": 80, "hue": -150},
-    "Blurred": {"blur": 7},
-    "Noisy": {"noise": 30},
+    "Blurred": {"blur": 5},
+    "Noisy": {"noise": 25},
     "All at once": {"background": 50, "inversion": 100, "tint": 50, "hue": 60, "contrast": 70, "blur": 2, "noise": 8},
 }
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 _SHOWN = 16
-_ROWS = 2
+_ROWS = 4
 
 
 class FirstMaps:
@@ -64,7 +64,7 @@ def moved(before: Tensor, now: Tensor) -> float:
 
 
 def drawn(before: Tensor, now: Tensor) -> Tensor:
-    """Sixteen maps side by side as one grey picture.
+    """Up to sixteen maps as one grey picture.
 
     They are those that vary most over the picture as it was, and their shades are those of then: black for the least
     response of each, white for the largest. So what grows pale here has become weak in the network.

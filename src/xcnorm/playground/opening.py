@@ -14,13 +14,13 @@ from xcnorm.auditing.subject import Normalisation, Subject, tell_apart
 from xcnorm.data import Benchmark, load
 from xcnorm.engine import Experiment, RunFolder
 from xcnorm.errors import UserError
-from xcnorm.nn import FORMS
 from xcnorm.playground.answering import Playground
 from xcnorm.playground.onlookers import Onlooker
 from xcnorm.playground.samples import labelled, strips
 from xcnorm.report import find_runs
 
 DEMO = "xcnorm-demo"
+_FIRST = ("conv", "xcnorm", "r_xcnorm")
 _MOST = 8  # networks: each takes its time with every move of a slider
 
 
@@ -60,9 +60,9 @@ def _runs_in(model: str | Path) -> list[str | Path]:
     if not found.finished:
         reason = f": {found.broken[0].folder} is {found.broken[0].reason}" if found.broken else ""
         raise UserError(f"{path} holds no finished run{reason}; finish one with xcnorm demo or xcnorm train")
-    order = list(FORMS)
-    layers = {run.folder: str(run.settings["model.layer"]) for run in found.finished}
-    return sorted(layers, key=lambda folder: order.index(layers[folder]) if layers[folder] in order else len(order))
+    layers = [str(run.settings["model.layer"]) for run in found.finished]
+    places = [_FIRST.index(layer) if layer in _FIRST else len(_FIRST) for layer in layers]
+    return [run.folder for _, run in sorted(zip(places, found.finished, strict=True), key=lambda pair: pair[0])]
 
 
 def _experiment(model: str | Path) -> Experiment | None:
@@ -83,7 +83,7 @@ def _common_size(subjects: Sequence[Subject]) -> int:
         each = ", ".join(f"{name} {size}" for size, name in sizes.items())
         raise UserError(f"the networks see pictures of different sizes ({each} pixels); name those of one size")
     if not sizes:
-        raise UserError("no network says how large its pictures are; name a run beside it, or export it at a fixed size")
+        raise UserError("no network says how large its pictures are; name a run beside it")
     return next(iter(sizes))
 
 

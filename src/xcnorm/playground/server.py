@@ -8,6 +8,7 @@ for work must come from its own page. Nothing is read from disk for a request, n
 from __future__ import annotations
 
 import json
+import re
 import socketserver
 import sys
 from collections.abc import Callable
@@ -26,6 +27,7 @@ LARGEST_QUESTION = 4_000_000
 
 _HOST = "127.0.0.1"
 _SECONDS = 20  # that a browser may take to say what it wants
+_ANY = "application/octet-stream"
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -35,6 +37,9 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+
+
+Work = Callable[[bytes], dict[str, Any]]
 
 
 class _RefusedError(Exception):
@@ -70,9 +75,13 @@ class PlaygroundServer(ThreadingHTTPServer):
             "/play.js": ("text/javascript", texts["play.js"].encode()),
             "/about": ("application/json", json.dumps(about).encode()),
         }
-        self.works: dict[str, tuple[str, int, Callable[[bytes], dict[str, Any]]]] = {
-            "/drawing": ("image/png", LARGEST_FILE, lambda content: playground.fit(content, drawn=True)),
-            "/picture": ("application/octet-stream", LARGEST_FILE, lambda content: playground.fit(content, drawn=False)),
+        self.works: dict[str, tuple[str, int, Work]] = {
+            "/drawing": ("image/png", LARGEST_QUESTION, lambda content: playground.fit(content, drawn=True)),
+            "/picture": (
+                "application/octet-stream",
+                LARGEST_FILE,
+                lambda content: playground.fit(content, drawn=False),
+            ),
             "/look": ("application/json", LARGEST_QUESTION, lambda content: playground.look(_parse(content))),
         }
         try:
@@ -97,7 +106,7 @@ class PlaygroundServer(ThreadingHTTPServer):
         """How a browser on this machine may call it."""
         return tuple(f"{name}:{self.server_port}" for name in (_HOST, "localhost"))
 
-    def work(self, do: Callable[[bytes], dict[str, Any]], content: bytes) -> dict[str, Any]:
+    def work(self, do: Work, content: bytes) -> dict[str, Any]:
         """Do something in the thread that does everything."""
         return self._worker.submit(do, content).result()
 
@@ -119,10 +128,10 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = _SECONDS
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         self._answer(self._page)
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         self._answer(self._work)
 
     def _answer(self, find: Callable[[], tuple[str, bytes]]) -> None:
@@ -167,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _content(self, largest: int) -> bytes:
         lengths = self.headers.get_all("Content-Length") or []
-        if "Transfer-Encoding" in self.headers or len(lengths) != 1 or not (lengths[0].isascii() and lengths[0].isdigit()):
+        if "Transfer-Encoding" in self.headers or len(lengths) != 1 or not re.fullmatch("[0-9]+", lengths[0]):
             raise _RefusedError(HTTPStatus.LENGTH_REQUIRED, "the content must have one length, which is a number")
         if len(lengths[0]) > 12 or int(lengths[0]) > largest:
             raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"this is larger than {largest:,} bytes")

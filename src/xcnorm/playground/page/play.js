@@ -69,7 +69,7 @@ function show(answer, picture, truth) {
   element("chips").replaceChildren(...answer.networks.map((network, number) => {
     const dot = make("i");
     dot.style.setProperty("--c", colour(number));
-    return make("li", {}, dot, `${network.name}: `, make("b", { textContent: network.guess.name }), mark(network, truth));
+    return make("li", {}, dot, make("b", { textContent: network.guess.name }), `${mark(network, truth)} ${network.name}`);
   }));
   announce(answer.networks.map(n => `${n.name}: ${n.guess.name}, ${percent(n.guess.share)}${mark(n, truth)}`).join("; "));
 }
@@ -141,7 +141,7 @@ const presets = Object.entries(about.presets).map(([name, changes]) => {
 function set(wanted) {
   Object.assign(values, wanted);
   for (const [name, { control, slider, output }] of Object.entries(sliders)) {
-    const text = `${String(values[name]).replace("-", "−")} ${control.unit}`;
+    const text = `${String(values[name]).replace("-", "−")}${control.unit === "%" ? " %" : control.unit}`;
     slider.value = values[name];
     slider.setAttribute("aria-valuetext", text);
     output.textContent = text;
@@ -202,6 +202,11 @@ let down = false, lowered = false, sending = 0;
 function wipe() {
   pen.fillStyle = "#000";
   pen.fillRect(0, 0, canvas.width, canvas.height);
+  Object.assign(place, { x: 140, y: 140 });
+  unchoose();
+}
+
+function unchoose() {
   document.querySelectorAll("[name=sample]:checked").forEach(button => { button.checked = false; });
 }
 
@@ -212,12 +217,12 @@ function stroke(x, y) {
   pen.lineTo(x, y);
   pen.stroke();
   Object.assign(place, { x, y });
-  clearTimeout(sending);
-  sending = setTimeout(() => canvas.toBlob(blob => take("/drawing", "image/png", blob)), 80);
+  unchoose();
+  send();
 }
 
-function begin() { // a drawing takes the place of whatever else was shown
-  if (!shown || shown.truth !== null) wipe();
+function send() { // also while it is drawn
+  sending ||= setTimeout(() => { sending = 0; canvas.toBlob(blob => take("/drawing", "image/png", blob)); }, 80);
 }
 
 const pointed = event => {
@@ -226,7 +231,6 @@ const pointed = event => {
 };
 canvas.addEventListener("pointerdown", event => {
   if (event.button) return;
-  begin();
   down = true;
   canvas.setPointerCapture(event.pointerId);
   const [x, y] = pointed(event);
@@ -243,8 +247,7 @@ canvas.addEventListener("keydown", event => {
   if (event.key === " ") {
     lowered = !lowered;
     if (!lowered) return;
-    begin();
-    stroke(place.x, place.y);
+      stroke(place.x, place.y);
     return;
   }
   const x = Math.min(270, Math.max(10, place.x + 10 * way[0])), y = Math.min(270, Math.max(10, place.y + 10 * way[1]));
@@ -252,7 +255,7 @@ canvas.addEventListener("keydown", event => {
   else Object.assign(place, { x, y });
 });
 
-element("clear").addEventListener("click", () => { wipe(); Object.assign(place, { x: 140, y: 140 }); });
+element("clear").addEventListener("click", () => { wipe(); send(); });
 
 // What there is to play with.
 
