@@ -43,8 +43,8 @@ def open_playground(models: Sequence[str | Path] = (), data: Path | str | None =
     experiments = [_experiment(one) for one in named]
     subjects = [_subject(one, experiment) for one, experiment in zip(named, experiments, strict=True)]
     tell_apart(subjects)
-    pixels = _common_size(subjects)
     benchmark, notes = _benchmark([e for e in experiments if e is not None], data)
+    pixels = _common_size(subjects, benchmark)
     onlookers = [_onlooker(subject, benchmark, pixels) for subject in subjects]
     if benchmark is None:
         return Playground(onlookers, pixels, {}, "", notes)
@@ -77,14 +77,16 @@ def _subject(model: str | Path, experiment: Experiment | None) -> Subject:
     return subject
 
 
-def _common_size(subjects: Sequence[Subject]) -> int:
+def _common_size(subjects: Sequence[Subject], benchmark: Benchmark | None) -> int:
     sizes = {subject.pixels: subject.name for subject in subjects if subject.pixels}
     if len(sizes) > 1:
         each = ", ".join(f"{name} {size}" for size, name in sizes.items())
         raise UserError(f"the networks see pictures of different sizes ({each} pixels); name those of one size")
-    if not sizes:
+    if sizes:
+        return next(iter(sizes))
+    if benchmark is None:
         raise UserError("no network says how large its pictures are; name a run beside it")
-    return next(iter(sizes))
+    return benchmark.validation.images.shape[-1]
 
 
 def _benchmark(experiments: Sequence[Experiment], data: Path | str | None) -> tuple[Benchmark | None, list[str]]:

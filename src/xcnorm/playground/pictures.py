@@ -87,4 +87,4 @@ def _centre(ink: NDArray[np.uint8]) -> tuple[float, float]:
 
 
 def _tensor(pixels: NDArray[np.uint8]) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1).unsqueeze(0).contiguous()
+    return torch.from_numpy(np.array(pixels)).permute(2, 0, 1).unsqueeze(0).contiguous()
