@@ -24,7 +24,7 @@ def find_chromium() -> str | None:
 
 
 class Browser:
-    """One page of a browser; what it requests and complains about is kept.
+    """A browser with one page open; what that requests and complains about is kept.
 
     Args:
         executable: The path of the browser.
@@ -80,14 +80,11 @@ class Browser:
                 return answer["result"]
 
     def open(self, page: Path | str) -> None:
-        """Open a file or an address, and wait until it is loaded."""
-        before = self._loaded()
+        """Open a file or an address, and wait until it is loaded; what other pages did is forgotten."""
+        self._events.clear()
         self.call("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
-        while self._loaded() == before:
+        while not any(event["method"] == "Page.loadEventFired" for event in self._events):
             self._receive()
-
-    def _loaded(self) -> int:
-        return sum(event["method"] == "Page.loadEventFired" for event in self._events)
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression."""
@@ -98,7 +95,7 @@ class Browser:
     def wait_for(self, expression: str) -> Any:
         """The value of a JavaScript expression, once it is neither false nor empty."""
         poll = (
-            "new Promise((resolve, reject) => { const end = Date.now() + 60000; const look = () => {"
+            "new Promise((resolve, reject) => { const end = Date.now() + 20000; const look = () => {"
             f"const found = {expression}; if (found) resolve(found);"
             "else if (Date.now() > end) reject(new Error('it never came')); else setTimeout(look, 20); }; look(); })"
         )

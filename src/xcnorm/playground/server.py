@@ -107,8 +107,16 @@ class PlaygroundServer(ThreadingHTTPServer):
         return tuple(f"{name}:{self.server_port}" for name in (_HOST, "localhost"))
 
     def work(self, do: Work, content: bytes) -> dict[str, Any]:
-        """Do something in the thread that does everything."""
-        return self._worker.submit(do, content).result()
+        """Do something in the thread that does everything.
+
+        Raises:
+            ConnectionAbortedError: The server has been closed; what browsers keep open ends here.
+        """
+        try:
+            doing = self._worker.submit(do, content)
+        except RuntimeError as error:
+            raise ConnectionAbortedError from error
+        return doing.result()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Nothing, where a browser has gone before its answer came."""
