@@ -19,11 +19,13 @@ def violations(browser: Browser) -> list[str]:
     ]
 
 
-def in_both_lights(browser: Browser) -> list[str]:
-    """The same, of the page when it is light and when it is dark."""
+def everywhere(browser: Browser) -> list[str]:
+    """The same, of the page on a wide screen, where it is light, and on a telephone, where it is dark."""
     found = []
-    for light in ("light", "dark"):
+    for width, light in ((1280, "light"), (360, "dark")):
+        browser.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
         browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": light}])
-        browser.wait_for(f"document.documentElement.dataset.theme === '{light}'")
-        found += [f"{light}: {violation}" for violation in violations(browser)]
+        browser.wait_for(f"innerWidth === {width} && document.documentElement.dataset.theme === '{light}'")
+        found += [f"{light}, {width} pixels: {violation}" for violation in violations(browser)]
+    browser.call("Emulation.clearDeviceMetricsOverride")
     return found

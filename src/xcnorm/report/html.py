@@ -221,7 +221,9 @@ def _sheet(sheet: Sheet) -> str:
     rows = []
     for domain, pictures in sheet.rows.items():
         rows.append(f'<div class="domain"><b>{escape(domain)}</b>{"".join(map(_picture, pictures))}</div>')
-    return f'<section class="card"><h3>{escape(sheet.title)}</h3><div class="sheet">{"".join(rows)}</div></section>'
+    # It can be wider than the screen, and must then be reached by the keyboard to be moved.
+    part = f'<div class="sheet" tabindex="0" role="group" aria-label="Contact sheet">{"".join(rows)}</div>'
+    return f'<section class="card"><h3>{escape(sheet.title)}</h3>{part}</section>'
 
 
 def _picture(picture: Picture) -> str:
