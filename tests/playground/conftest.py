@@ -11,7 +11,6 @@ from xcnorm.data import mnist5k
 from xcnorm.data.synthesis import invert
 from xcnorm.data.transforms import resize
 from xcnorm.engine import run_experiment
-from xcnorm.models.create import MODELS, Blueprint
 from xcnorm.playground import open_playground
 
 PIXELS = 16
@@ -37,21 +36,20 @@ def runs(tmp_path_factory):
     """The folder that holds the runs; the data is in the folder beside it."""
     root = tmp_path_factory.mktemp("playground")
     write_digits(root / "data")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(MODELS._items, "tiny", Blueprint(small.tiny, hidden_dense=True))
-        for layer, label in LABELS.items():
-            experiment = small.experiment(
-                benchmark="folder",
-                benchmark_options__source="digits",
-                benchmark_options__pixels=PIXELS,
-                model__layer=layer,
-                schedule__iterations=60,
-                schedule__batch=32,
-                optimiser__learning_rate=5e-3,
-                label=label,
-            )
-            run_experiment(experiment, root / "runs", small.ALONE, data=root / "data")
-        yield root / "runs"
+    for layer, label in LABELS.items():
+        experiment = small.experiment(
+            benchmark="folder",
+            benchmark_options__source="digits",
+            benchmark_options__pixels=PIXELS,
+            model__name="digits_cnn",
+            model__layer=layer,
+            schedule__iterations=30,
+            schedule__batch=32,
+            optimiser__learning_rate=2e-3,
+            label=label,
+        )
+        run_experiment(experiment, root / "runs", small.ALONE, data=root / "data")
+    yield root / "runs"
     shutil.rmtree(root)
 
 

@@ -43,11 +43,12 @@ def test_every_network_is_asked_about_the_same_picture(playground, runs):
 
 
 def test_an_inverted_picture_moves_a_plain_layer_and_no_layer_of_ours(playground):
-    picture = playground.about()["samples"][0]["pictures"][0]["png"]
+    picture = playground.about()["samples"][0]["pictures"][1]["png"]
     plain, ours = playground.look({"picture": picture, "changes": {"inversion": 100}})["networks"]
+    assert plain["guess"]["name"] != "1"
     assert plain["maps"]["moved"] > 0.5
     assert ours["maps"]["moved"] < 0.001
-    assert ours["guess"]["name"] == "0"
+    assert ours["guess"]["name"] == "1"
 
 
 def test_another_model_beside_a_run_is_normalised_as_fits_its_pictures_best(runs):

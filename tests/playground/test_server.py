@@ -22,9 +22,11 @@ def server(playground):
     with PlaygroundServer(playground) as found:
         thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
-        yield found
-        found.shutdown()
-        thread.join()
+        try:
+            yield found
+        finally:
+            found.shutdown()
+            thread.join()
 
 
 @pytest.fixture
