@@ -147,7 +147,7 @@ function set(wanted) {
     output.textContent = text;
   }
   for (const [button, changes] of presets)
-    button.ariaPressed = String(Object.keys(changes).every(name => changes[name] === values[name]));
+    button.setAttribute("aria-pressed", Object.keys(changes).every(name => changes[name] === values[name]));
   ask();
 }
 
@@ -203,6 +203,8 @@ function wipe() {
   pen.fillStyle = "#000";
   pen.fillRect(0, 0, canvas.width, canvas.height);
   Object.assign(place, { x: 140, y: 140 });
+  clearTimeout(sending);
+  sending = 0;
   unchoose();
 }
 
@@ -222,7 +224,11 @@ function stroke(x, y) {
 }
 
 function send() { // also while it is drawn
-  sending ||= setTimeout(() => { sending = 0; canvas.toBlob(blob => take("/drawing", "image/png", blob)); }, 80);
+  sending ||= setTimeout(() => {
+    sending = 0;
+    const before = takes;
+    canvas.toBlob(blob => { if (before === takes) take("/drawing", "image/png", blob); });
+  }, 80);
 }
 
 const pointed = event => {
