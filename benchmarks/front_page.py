@@ -3,7 +3,7 @@
     make demo
     python -m benchmarks.front_page xcnorm-demo/runs
 
-writes the scores into ``benchmarks/results/demo_cpu.json``, the table between ``<!-- demo -->`` and
+writes the records of the runs into ``results``, the table between ``<!-- demo -->`` and
 ``<!-- end demo -->``, and ``docs/front.png``: one held-out digit in four looks, and what the plain and the R-XCNorm
 network take it for. It is the first digit that shows the difference: both networks know it as it is and pale, the plain
 one is wrong about the other two, R-XCNorm is right. How often each of them is right on all such digits stands below.
@@ -12,20 +12,19 @@ one is wrong about the other two, R-XCNorm is right. How often each of them is r
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 
-from benchmarks.methods import collect
 from benchmarks.places import fill
 from xcnorm.data import Domain, load
 from xcnorm.engine import load_preset
 from xcnorm.report.palette import LIGHT
-from xcnorm.report.runs import find_runs
+from xcnorm.report.records import write_record
+from xcnorm.report.runs import Run, find_runs
 
 TARGETS = {
     "optdigits": "optdigits",
@@ -43,35 +42,31 @@ LOOKS = {
 SHOWN = {"plain convolutions": "Plain network", "R-XCNorm": "R-XCNorm network"}
 
 
-def table(result: Mapping[str, Any]) -> str:
+def table(runs: Iterable[Run]) -> str:
     """The table of the front page: percent right on every target."""
-    arms = {arm["label"]: arm for arm in result["arms"]}
+    found = {str(run.config["label"]): run for run in runs}
     lines = ["| network | " + " | ".join(TARGETS.values()) + " |", "|---" * (len(TARGETS) + 1) + "|"]
     for label in (arm.label for arm in load_preset("demo").arms):
-        scores = arms[label]["targets"]["last"]
-        lines.append(f"| {label} | " + " | ".join(f"{scores[name][0]:.1f}" for name in TARGETS) + " |")
-    arm = arms["R-XCNorm"]
-    machine, steps = arm["environment"], arm["settings"]["schedule.iterations"]
+        scores = found[label].targets("last")
+        lines.append(f"| {label} | " + " | ".join(f"{scores[name]:.1f}" for name in TARGETS) + " |")
+    run = found["R-XCNorm"]
+    steps, machine = run.metrics["steps"], run.environment
     origin = (
-        f"`xcnorm demo`: {steps} training steps, seed {arm['seeds'][0]}, percent of each target; one thread of an "
+        f"`xcnorm demo`: {steps} training steps, seed {run.seed}, percent of each target; one thread of an "
         f"{machine['device']}, torch {machine['torch']}, commit {machine['commit']}."
     )
     return "\n".join(lines) + "\n\n" + origin
 
 
-def draw(runs: Path, result: Mapping[str, Any], out: Path) -> None:
+def draw(runs: Iterable[Run], out: Path) -> None:
     """The picture: looks from left to right, networks from top to bottom, and how often each is right."""
     mpl.use("Agg")
     from matplotlib import pyplot
 
     benchmark = load("digits-mini")
     domains = {look: benchmark.validation if look == "source" else benchmark.targets[look] for look in LOOKS}
-    found = {
-        SHOWN[str(run.config["label"])]: dict(np.load(run.folder / "predictions.npz"))
-        for run in find_runs(runs).finished
-        if run.config["label"] in SHOWN
-    }
-    arms = {SHOWN[arm["label"]]: arm for arm in result["arms"] if arm["label"] in SHOWN}
+    shown = {SHOWN[str(run.config["label"])]: run for run in runs if run.config["label"] in SHOWN}
+    found = {name: dict(np.load(run.folder / "predictions.npz")) for name, run in shown.items()}
     names = list(SHOWN.values())
     answers = {name: {look: _of(found[name], look) for look in LOOKS} for name in names}
     number = _telling(answers, names, domains)
@@ -88,7 +83,7 @@ def draw(runs: Path, result: Mapping[str, Any], out: Path) -> None:
         axes[0, column].set_title(words, fontsize=14, color=LIGHT.ink, pad=7)
         for axis, name in zip(axes[1:, column], names, strict=True):
             answer = answers[name][look][number]
-            _write(axis, int(answer.argmax()), float(answer.max()), label, _score(arms[name], look))
+            _write(axis, int(answer.argmax()), float(answer.max()), label, _score(shown[name], look))
     for axis, name in zip(axes[1:, 0], names, strict=True):
         words = name.replace(" ", "\n")
         axis.text(-0.14, 0.5, words, ha="right", va="center", fontsize=13, fontweight="bold", color=LIGHT.ink)
@@ -107,8 +102,10 @@ def _write(axis: Any, taken: int, sure: float, label: int, score: float) -> None
     axis.text(0.5, 0.2, f"right on {score:.1f} % of 1,000", ha="center", va="center", fontsize=11, color=LIGHT.ink)
 
 
-def _score(arm: Mapping[str, Any], look: str) -> float:
-    return float((arm["source"]["last"] if look == "source" else arm["targets"]["last"][look])[0])
+def _score(run: Run, look: str) -> float:
+    if look == "source":
+        return float(100 * run.metrics["selection"]["last"]["source"]["accuracy"])
+    return run.targets("last")[look]
 
 
 def _of(predictions: Mapping[str, Any], look: str) -> Any:
@@ -128,13 +125,11 @@ def _telling(answers: Mapping[str, Any], names: list[str], domains: Mapping[str,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, help="folder of the demo's runs")
-    parser.add_argument("--commit", help="of the code, where the machine that ran it had no git")
-    given = parser.parse_args()
-    result = collect(given.runs, given.commit)
-    results = Path("benchmarks/results/demo_cpu.json")
-    results.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    fill(Path("README.md"), table(result), "demo")
-    draw(given.runs, result, Path("docs/front.png"))
+    runs = find_runs(parser.parse_args().runs).finished
+    for run in runs:
+        write_record(run, Path("results"))
+    fill(Path("README.md"), table(runs), "demo")
+    draw(runs, Path("docs/front.png"))
 
 
 if __name__ == "__main__":

