@@ -96,7 +96,9 @@ def measure(done: Pictures, clean: Pictures) -> Measured:
     return Measured(*(round(float(number), 3) for number in (values.mean(), values.std(), detail, distance)))
 
 
-def compare(names: Iterable[str], severities: Iterable[int] = SEVERITIES, repeats: int = REPEATS) -> list[dict[str, Any]]:
+def compare(
+    names: Iterable[str], severities: Iterable[int] = SEVERITIES, repeats: int = REPEATS
+) -> list[dict[str, Any]]:
     """Both implementations, side by side.
 
     Returns:
@@ -119,7 +121,10 @@ def compare(names: Iterable[str], severities: Iterable[int] = SEVERITIES, repeat
 
 def table(rows: Iterable[Mapping[str, Any]]) -> str:
     """The largest differences over the severities, in Markdown."""
-    lines = ["| corruption | level | spread | detail | distance from clean | level by level |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| corruption | level | spread | detail | distance from clean | level by level |",
+        "|---|---|---|---|---|---|",
+    ]
     found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         found.setdefault(row["corruption"], []).append(row)

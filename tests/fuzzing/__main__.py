@@ -15,6 +15,7 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
+from random import Random
 
 import atheris
 
@@ -22,6 +23,7 @@ with atheris.instrument_imports(include=["xcnorm", "tarfile", "zipfile", "pickle
     from tests.fuzzing.targets import TARGETS
     from xcnorm.environment import environment
 
+from tests.fuzzing.structures import restructured
 from tests.fuzzing.target import answer
 
 _MEMORY = Path("/dev/shm")  # where files are made and removed sooner than on a disk
@@ -42,6 +44,8 @@ def run(name: str, folder: Path, cases: int, seconds: int) -> None:
     words = folder / "words.txt"
     spelt = ("".join(rf"\x{byte:02x}" for byte in token) for token in target.tokens)
     words.write_text("".join(f'"{word}"\n' for word in spelt))
+    for seed in target.seeds:
+        answer(target, seed)  # which also imports what is imported late
     result = {"what": name, "cases": 0, "refused": 0, "crashes": 0, "kinds": {}, "seconds": 0.0}
     begin = time.monotonic()
 
@@ -55,15 +59,27 @@ def run(name: str, folder: Path, cases: int, seconds: int) -> None:
             if kind not in result["kinds"]:
                 result["kinds"][kind] = f"crash{len(result['kinds'])}"
                 (crashes / result["kinds"][kind]).write_bytes(data)
-        if result["cases"] % 100 == 0 or result["cases"] >= cases:  # the fuzzer ends the process without coming back
-            result["seconds"] = round(time.monotonic() - begin, 1)
+        passed = time.monotonic() - begin
+        # The fuzzer ends the process without coming back.
+        if passed > result["seconds"] + 0.5 or result["cases"] >= cases or result["cases"] % 1000 == 0:
+            result["seconds"] = round(passed, 1)
             (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
 
     options = [*_OPTIONS, f"-runs={cases}", f"-max_total_time={seconds}", f"-artifact_prefix={crashes}/"]
     if target.tokens:
         options.append(f"-dict={words}")
-    atheris.Setup([sys.argv[0], *options, str(inputs)], feed)
+    atheris.Setup(
+        [sys.argv[0], *options, str(inputs)], feed, **({"custom_mutator": _mutate} if target.structured else {})
+    )
     atheris.Fuzz()
+
+
+def _mutate(data: bytes, most: int, seed: int) -> bytes:
+    """Change bytes, or what they stand for."""
+    random = Random(seed)
+    if random.random() < 0.5:
+        return atheris.Mutate(data, most)
+    return restructured(data, random)[:most]
 
 
 def kind_of(error: Exception) -> str:

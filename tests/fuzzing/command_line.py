@@ -16,9 +16,9 @@ from xcnorm.engine.experiment import Experiment
 from xcnorm.errors import UserError
 
 _OPTIONS = """--benchmark --method --augment --model --layer --recipe --seed --set --config --data --out --device --json
---dry-run --help --version --traceback --preset --format --selection --workers --on -o -h --""".split()
+--dry-run --help --version --traceback --preset --format --selection --workers --on -o -h --"""
 _VALUES = """digits-mini folder erm randconv conv r_xcnorm fast paper 0 -1 1e9 nan auto cuda cpu html last ray local
-schedule.iterations=3 model.options.tau=2 seed=1 paper/table1_digits_mini config.toml runs . .. / nowhere""".split()
+schedule.iterations=3 model.options.tau=2 seed=1 paper/table1_digits_mini config.toml runs . .. / nowhere"""
 
 
 def _called(command: Sequence[str], folder: Path, seeds: Sequence[str]) -> Target:
@@ -54,7 +54,7 @@ def _silence():
 
 
 def _tokens() -> tuple[bytes, ...]:
-    return tuple(f"\n{word}\n".encode() for word in (*_OPTIONS, *_VALUES))
+    return tuple(f"\n{word}\n".encode() for word in f"{_OPTIONS} {_VALUES}".split())
 
 
 _SEEDS = {

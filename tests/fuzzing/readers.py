@@ -76,8 +76,9 @@ def _zipped(method: int) -> bytes:
 
 def _tarred(mode: str, how: int) -> bytes:
     packed = io.BytesIO()
+    long = f"folder/{'b' * (30 if how == tarfile.USTAR_FORMAT else 120)}.txt"  # for longer ones it has no header
     with tarfile.open(fileobj=packed, mode=mode, format=how) as archive:
-        for name, content in {"folder/a.png": writers.png(IMAGES[0]), f"folder/{'b' * (30 if how == tarfile.USTAR_FORMAT else 120)}.txt": b"text" * 50}.items():
+        for name, content in {"folder/a.png": writers.png(IMAGES[0]), long: b"text" * 50}.items():
             info = tarfile.TarInfo(name)
             info.size = len(content)
             archive.addfile(info, io.BytesIO(content))
@@ -101,6 +102,10 @@ def _unpacked(folder: Path, *seeds: bytes) -> Target:
     return Target(seeds, file(folder / "archive", run), (b"../outside.txt", b"/etc/passwd", b"ustar\x00", b"path="))
 
 
+_ZIPS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_TARS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
+_PACKED = ("w:gz", "w:bz2", "w:xz")
+
 READERS: dict[str, Prepared] = {
     **{f"read {name}": partial(_published, case) for name, case in CASES.items()},
     "read cifar.tar": partial(_tar, CIFAR, lambda path: read_cifar(path, ["test_batch"])),
@@ -108,7 +113,7 @@ READERS: dict[str, Prepared] = {
     **{f"read {kind}": partial(_picture, kind) for kind in PICTURES},
     "read decoded pictures": _decoded,
     "load a pickle": _pickle,
-    "unpack zip": lambda folder: _unpacked(folder, *map(_zipped, (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))),
-    "unpack tar": lambda folder: _unpacked(folder, *(_tarred("w", how) for how in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT))),
-    "unpack packed tar": lambda folder: _unpacked(folder, *(_tarred(mode, tarfile.GNU_FORMAT) for mode in ("w:gz", "w:bz2", "w:xz"))),
+    "unpack zip": lambda folder: _unpacked(folder, *map(_zipped, _ZIPS)),
+    "unpack tar": lambda folder: _unpacked(folder, *(_tarred("w", how) for how in _TARS)),
+    "unpack packed tar": lambda folder: _unpacked(folder, *(_tarred(mode, _TARS[1]) for mode in _PACKED)),
 }

@@ -16,7 +16,7 @@ from xcnorm.auditing import cells, load_audit, open_model
 from xcnorm.cli._arguments import parse_changes
 from xcnorm.engine import RunFolder, list_presets, load_preset, make_experiment
 from xcnorm.engine.checkpoint import load_checkpoint, save_checkpoint
-from xcnorm.engine.experiment import Experiment, merge, to_toml
+from xcnorm.engine.experiment import Experiment, merge
 from xcnorm.engine.runs import mean_over_targets, read_config
 from xcnorm.engine.shipped import _FOLDER
 from xcnorm.methods import list_methods
@@ -44,17 +44,32 @@ def _config(folder: Path) -> Target:
         tuple(seed.to_toml().encode() for seed in seeds),
         file(path, lambda: make_experiment(read_config(path)).hash),
         _WORDS,
+        structured=True,
     )
 
 
 def _preset(folder: Path) -> Target:
     path = folder / "own.toml"
     files = sorted(_FOLDER.rglob("*.toml"))  # type: ignore[attr-defined]
-    own = b'title = "t"\nbase = {benchmark = "digits-mini"}\nseeds = [0, 1]\n[[arms]]\nlabel = "a"\nset = {"model.layer" = "xcnorm"}\n'
+    own = b"""
+title = "t"
+seeds = [0, 1]
+base = {benchmark = "digits-mini"}
+across = {"model.name" = ["digits_cnn", "wrn16_4"]}
+[[arms]]
+label = "a"
+set = {"model.layer" = "xcnorm"}
+paper = {mnist_m = 61.3}
+[[arms]]
+preset = "methods/randconv"
+[[published]]
+label = "b"
+mnist_m = 50
+"""
     seeds = [own, *(each.read_bytes() for each in files if b"[[arms]]" in each.read_bytes())]
     tokens = (*_WORDS, *(name.encode() for name in list_presets()[:30]), b"across", b"[[published]]\n", b"preset = ")
     small = [seed for seed in seeds if len(seed) < 1500]
-    return Target(tuple(small), file(path, lambda: load_preset(path).arms), tokens)
+    return Target(tuple(small), file(path, lambda: load_preset(path).experiments()), tokens, structured=True)
 
 
 def _changes(folder: Path) -> Target:
@@ -82,7 +97,8 @@ def _checkpoint(name: str, folder: Path) -> Target:
         found = load_checkpoint(folder)
         assert found is None or found[0] == 12
 
-    return Target((path.read_bytes(),), file(path, run), (b'{"tensor": "0"}', b'{"items": []}', b'{"list": []}', b"["))
+    tokens = (b'{"tensor": "0"}', b'{"items": []}', b'{"list": []}', b"[")
+    return Target((path.read_bytes(),), file(path, run), tokens, structured=name == "state.json")
 
 
 def _weights(folder: Path) -> Target:
@@ -105,7 +121,9 @@ def _run_file(name: str, folder: Path) -> Target:
             return RunFolder(run).trained()
         return None
 
-    return Target(((run / name).read_bytes(),), file(run / name, read), (b"null", b"NaN", b"[]", b"{}", b'""'))
+    return Target(
+        ((run / name).read_bytes(),), file(run / name, read), (b"null", b"NaN", b"[]", b"{}"), structured=True
+    )
 
 
 def _audit(folder: Path) -> Target:
@@ -118,7 +136,7 @@ def _audit(folder: Path) -> Target:
         audit = load_audit(path)
         return str(audit), [model.corrupted for model in audit.models]
 
-    return Target((found.to_json().encode(),), file(path, read), (b"null", b"NaN", b"[]", b"{}", b'""', b"1e400"))
+    return Target((found.to_json().encode(),), file(path, read), (b"null", b"NaN", b"[]", b"1e400"), structured=True)
 
 
 def _cell(folder: Path) -> Target:

@@ -18,11 +18,13 @@ class Target:
         seeds: Good inputs, which all others are made from.
         run: Is given bytes.
         tokens: Words of the format, to be put in anywhere.
+        structured: Whether it is JSON or TOML, of which more than the bytes can be changed.
     """
 
     seeds: tuple[bytes, ...]
     run: Callable[[bytes], object]
     tokens: tuple[bytes, ...] = ()
+    structured: bool = False
 
 
 Prepared = Callable[[Path], Target]

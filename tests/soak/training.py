@@ -121,5 +121,3 @@ def _check_bounds(network: Tiny, complaint: str) -> None:
         if layer.scale is not None:
             c = layer.scale(torch.float32, torch.device("cpu")).item()
             assert max(layer.scale.minimum * 0.999, 1e-9) < c < math.inf, complaint
-
-
