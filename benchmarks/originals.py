@@ -3,9 +3,10 @@
     pip install imagecorruptions-imaug
     python -m benchmarks.originals --out benchmarks/results/originals.json --picture docs/originals.jpg
 
-Both corrupt the same pieces of scikit-learn's sample photographs, at 224 pixels with the constants of ImageNet-C and the
-package's own pictures of frost. Where nothing is random, level by level; where something is, by what a picture's levels
-are on average, how far they spread, how much neighbours differ, and how far they are from the clean picture.
+Both corrupt the same pieces of scikit-learn's sample photographs, at 224 pixels with the constants of ImageNet-C and
+the package's own pictures of frost. Where nothing is random they are compared level by level; everywhere by what a
+picture's levels are on average, how far they spread, how much neighbours differ, and how far they are from the clean
+picture.
 """
 
 from __future__ import annotations

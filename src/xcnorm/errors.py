@@ -12,14 +12,14 @@ class UserError(ValueError):
 
 
 def one_line(text: object, most: int = 200) -> str:
-    """A text that may be anybody's, such as a library's complaint or a name in a file, fit for a message.
+    r"""A text that may be anybody's, such as a library's complaint or a name in a file, fit for a message.
 
     Args:
         text: The text.
         most: How many characters of it are shown.
 
     Example:
-        >>> one_line("it goes\\n on")
+        >>> one_line("it goes\n on")
         'it goes on'
         >>> one_line("\x1b[2J")
         '?[2J'

@@ -68,9 +68,8 @@ def run(name: str, folder: Path, cases: int, seconds: int) -> None:
     options = [*_OPTIONS, f"-runs={cases}", f"-max_total_time={seconds}", f"-artifact_prefix={crashes}/"]
     if target.tokens:
         options.append(f"-dict={words}")
-    atheris.Setup(
-        [sys.argv[0], *options, str(inputs)], feed, **({"custom_mutator": _mutate} if target.structured else {})
-    )
+    own = {"custom_mutator": _mutate} if target.structured else {}
+    atheris.Setup([sys.argv[0], *options, str(inputs)], feed, **own)
     atheris.Fuzz()
 
 

@@ -22,7 +22,8 @@ from xcnorm.engine.shipped import _FOLDER
 from xcnorm.methods import list_methods
 from xcnorm.models import list_models
 from xcnorm.nn import FORMS
-from xcnorm.report import find_runs
+from xcnorm.report import build, find_runs
+from xcnorm.report.write import TEXTS
 
 CPU = torch.device("cpu")
 _NAMES = (*list_models(), *FORMS, *list_methods())
@@ -113,8 +114,7 @@ def _run_file(name: str, folder: Path) -> Target:
     run = write_run(folder, settings(benchmark="digits-mini"), {"mnist_m": 0.7, "inverted": 0.4})
 
     def read() -> object:
-        for found in find_runs(folder).finished:
-            found.targets("last"), found.key(()), found.source
+        TEXTS["markdown"](build(find_runs(folder)))
         if name == "metrics.json":
             with RunFolder(run).metrics() as metrics:
                 mean_over_targets(metrics, "last")

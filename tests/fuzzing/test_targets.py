@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.fuzzing.changes import changed
 from tests.fuzzing.command_line import COMMANDS
