@@ -16,6 +16,10 @@ from xcnorm.errors import UserError
 PAIR = World(0, 2, torch.device("cpu"))
 
 
+def failures(world):
+    return machine_failures(small.experiment(), world)
+
+
 @pytest.fixture
 def run(tmp_path):
     folder = RunFolder(tmp_path / "run")
@@ -37,9 +41,10 @@ def test_out_of_memory_says_what_needs_less_and_loses_nothing(tmp_path, monkeypa
         return forward(self, images)
 
     said = []
-    with monkeypatch.context() as patch, pytest.raises(UserError, match=r"^out of memory on cpu; .*\(it is 8\)"):
+    with monkeypatch.context() as patch:
         patch.setattr(torch.nn.Conv2d, "forward", forward_until)
-        runs.run_experiment(experiment, tmp_path / "runs", small.ALONE)
+        with pytest.raises(UserError, match=r"^out of memory on cpu; .*\(it is 8\)"):
+            runs.run_experiment(experiment, tmp_path / "runs", small.ALONE)
     folder = RunFolder.of(experiment, tmp_path / "runs")
     step, _ = load_checkpoint(folder.checkpoints)
     assert (folder.path / "failed.txt").read_text().startswith("out of memory on cpu; ")
@@ -49,16 +54,15 @@ def test_out_of_memory_says_what_needs_less_and_loses_nothing(tmp_path, monkeypa
 
 
 def test_a_cpu_without_memory_is_told_alike():
-    with pytest.raises(UserError, match="^out of memory on cpu; "), machine_failures(small.experiment(), small.ALONE):
+    with pytest.raises(UserError, match=r"^out of memory on cpu; "), failures(small.ALONE):
         torch.empty(10**15)
 
 
 def test_a_process_that_is_gone_is_told_to_those_that_wait_for_it():
     gloo = RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [::1]:1234")
-    with pytest.raises(UserError, match="^another process of this training is gone; the same command goes on"):
-        with machine_failures(small.experiment(), PAIR):
-            raise gloo
-    with pytest.raises(RuntimeError, match="gloo"), machine_failures(small.experiment(), small.ALONE):
+    with pytest.raises(UserError, match=r"^another process of this training is gone"), failures(PAIR):
+        raise gloo
+    with pytest.raises(RuntimeError, match="gloo"), failures(small.ALONE):
         raise gloo
 
 
@@ -74,7 +78,7 @@ def test_a_weight_that_is_not_finite_is_in_no_checkpoint(run):
         return loss
 
     trainer.advance = spoilt
-    with pytest.raises(UserError, match="^a weight is no longer finite after step 4; try a smaller"):
+    with pytest.raises(UserError, match=r"^a weight is no longer finite after step 4; try a smaller"):
         train(trainer, run)
     assert [path.name for path in run.checkpoints.iterdir()] == ["step-000000002"]
     assert train(small.trainer(experiment), run).steps == 6
