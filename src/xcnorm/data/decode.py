@@ -81,7 +81,7 @@ def decode(
     if out is None:
         with tempfile.TemporaryDirectory(prefix="xcnorm-") as folder:
             file = Path(folder, "pictures.npy")
-            _write(file, paths, pixels, workers, progress)
+            _write(file, paths, pixels, workers, progress, "set TMPDIR to a folder on another disk")
             return _as_images(np.load(file))
     if not _holds(out, _fingerprint(paths, pixels)):
         _write(out, paths, pixels, workers, progress)
@@ -133,10 +133,17 @@ def _holds(out: Path, fingerprint: bytes) -> bool:
         return False
 
 
-def _write(out: Path, paths: Sequence[Path], pixels: int | None, workers: int, progress: Callable[[int], None]) -> None:
+def _write(
+    out: Path,
+    paths: Sequence[Path],
+    pixels: int | None,
+    workers: int,
+    progress: Callable[[int], None],
+    remedy: str = "keep the pictures in another file",
+) -> None:
     shape = (len(paths), *fitted(paths[0], pixels).shape)
     # In a folder that the next one empties, if this process is killed: the pictures may be many gigabytes.
-    with disk_errors(out, "keep the pictures in another file"), staging(out) as folder:
+    with disk_errors(out, remedy), staging(out) as folder:
         part = folder / "pictures.npy"
         _check_room(out.parent, shape)
         open_memmap(part, mode="w+", dtype=np.uint8, shape=shape)
