@@ -22,10 +22,10 @@ def one_line(text: object, most: int = 200) -> str:
         >>> one_line("it goes\n on")
         'it goes on'
         >>> one_line("\x1b[2J")
-        '?[2J'
+        '�[2J'
     """
     words = " ".join(str(text).split())[:most]
-    return "".join(character if character.isprintable() else "?" for character in words)
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in words)
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:

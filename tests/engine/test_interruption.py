@@ -100,7 +100,8 @@ def test_stopped_on_request_and_by_a_full_disk(pictures, expected, tmp_path):
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (SMALLER_THAN_A_CHECKPOINT, SMALLER_THAN_A_CHECKPOINT))
     code, complaints = finish(process)
     assert code == 2
-    (line,) = complaints.splitlines()
+    resumed, line = complaints.splitlines()
+    assert resumed == f"going on from step {load_checkpoint(run / 'checkpoint')[0]} of {STEPS}"
     assert line.startswith("xcnorm: cannot write the checkpoint ")
     assert "File too large" in line
     assert "free some space, or choose another --out, and run the same command again" in line

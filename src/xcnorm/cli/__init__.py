@@ -18,14 +18,12 @@ import typer
 
 from xcnorm._version import __version__
 from xcnorm.allocator import keep_freed_memory
-from xcnorm.errors import UserError, one_line
+from xcnorm.errors import UserError
 from xcnorm.registry import discover
 
 __all__ = ["main"]
 
 INTERRUPTED = 130
-
-_LONGEST = 5000  # characters of a complaint
 
 # The base of all that typer raises about arguments. It has no public name that every supported typer shares.
 _ArgumentError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[2])
@@ -120,5 +118,5 @@ def _os_error(error: OSError) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    print("xcnorm:", one_line(message, _LONGEST), file=sys.stderr)
+    print("xcnorm:", " ".join(message.split()), file=sys.stderr)
     return code

@@ -9,13 +9,12 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
-from xcnorm.engine.checkpoint import REMEDY, save_tensors
+from xcnorm.engine.checkpoint import REMEDY
 from xcnorm.engine.experiment import Experiment, make_experiment, parse
 from xcnorm.engine.tensorboard import TensorBoard
+from xcnorm.engine.tensors import load_tensors, save_tensors
 from xcnorm.errors import UserError
 from xcnorm.files import disk_errors, replacing
 from xcnorm.locks import locked
@@ -182,14 +181,14 @@ class RunFolder:
         """The weights that a selection rule chose.
 
         Raises:
-            UserError: There are none.
+            UserError: There are none, or they are damaged.
         """
         path = self.path / f"{rule}.safetensors"
         if not path.exists():
             raise UserError(f"{self.path} has no weights for {rule!r}; finish it first: xcnorm train does")
         try:
-            return load_file(path)
-        except (OSError, SafetensorError) as error:
+            return load_tensors(path)
+        except (OSError, ValueError) as error:
             raise UserError(
                 f"cannot read {path}: {error}; delete {self.path / 'metrics.json'} and train again"
             ) from error

@@ -32,5 +32,5 @@ def parse(text: str, name: str) -> dict[str, Any]:
     """
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of too many digits is a plain ValueError
+    except tomllib.TOMLDecodeError as error:
         raise UserError(f"{name} is not valid TOML: {error}") from error
