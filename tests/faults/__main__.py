@@ -17,12 +17,15 @@ from xcnorm.environment import environment
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=40, help="how often each fault is injected")
-    parser.add_argument("--only", help="faults whose names hold this")
+    parser.add_argument("--only", default="", help="faults whose names hold this")
+    parser.add_argument("--short", action="store_true", help="without those that take long")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()
     begin, root = time.monotonic(), Path(tempfile.mkdtemp())
     try:
-        tallies = inject_all(root, options.rounds, options.only or "", lambda line: print(line, flush=True))
+        tallies = inject_all(
+            root, options.rounds, options.only, lambda line: print(line, flush=True), short=options.short
+        )
     finally:
         shutil.rmtree(root, ignore_errors=True)
     result = {
