@@ -29,8 +29,6 @@ def test_bombs_are_refused_in_one_line(bomb, tmp_path):
     path = tmp_path / "bomb.toml"
     path.write_text(BOMBS[bomb])
     for read in (read_config, load_preset):
-        with pytest.raises(
-            UserError, match=r"bomb\.toml (is too long|is nested too deeply|is not valid TOML)"
-        ) as error:
+        with pytest.raises(UserError, match=r"bomb\.toml (is too long|is nested|is not valid TOML)") as error:
             read(path)
         assert len(str(error.value)) < 1_000

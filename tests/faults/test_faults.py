@@ -1,4 +1,4 @@
-"""After every fault what was finished is there, the disk loads, the same command comes to the same end, and says why."""
+"""After every fault the disk loads, the same command comes to the same end, and somebody said what happened."""
 
 import json
 import os
