@@ -26,7 +26,6 @@ def test_usps_h5_from_other_files(how, tmp_path):
         else:
             elsewhere = [(str(tmp_path / "secret"), 0, data.nbytes)]
             file.create_dataset("test/data", data.shape, data.dtype, external=elsewhere)
-    with pytest.raises(
-        UserError, match=r"usps\.h5 (takes test from other files|is damaged .*object 'data' doesn't exist.*); fetch"
-    ):
+    refused = r"usps\.h5 (takes test from other files|is damaged .*object 'data' doesn't exist.*); fetch"
+    with pytest.raises(UserError, match=refused):
         read_usps_h5(tmp_path / "usps.h5")
