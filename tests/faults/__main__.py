@@ -1,4 +1,4 @@
-"""The long form: ``python -m tests.faults --rounds 40 --out FILE``, which writes down after each round what was found."""
+"""The long form: ``python -m tests.faults --rounds 40 --out FILE``; it writes down what it found after each round."""
 
 from __future__ import annotations
 
