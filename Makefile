@@ -31,7 +31,7 @@ lint: $(INSTALLED) ## check style, types and floors
 bench: $(INSTALLED) ## time the layers
 	$(BIN)/xcnorm bench layers --quick
 
-soak: $(INSTALLED) ## make things go wrong for an hour (ROUNDS=40), and write down what came of it
+soak: $(INSTALLED) ## make things go wrong for long, and write down what came of it
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --rounds $(ROUNDS) --out benchmarks/results/trust/faults_cpu.json
 	$(BIN)/python -m benchmarks.trust benchmarks/results/trust/*.json docs/trust.md
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.run import FAULTS
+from tests.faults import run  # noqa: F401 # it registers the faults
+from tests.faults.fault import FAULTS
 
 # One process for all of it: what it starts with is dear.
 pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("faults")]
