@@ -85,7 +85,7 @@ def check_sweep(scene: Scene, out: Path, **environment: str) -> None:
     shutil.rmtree(out)
 
 
-@fault("a worker dies in a sweep", share=0.15)
+@fault("a worker dies in a sweep", share=0.15, long=True)
 def worker(scene: Scene, out: Path, chance: random.Random) -> Injected | None:
     process = sweep(scene, out)
     wait_for_log(process, out, chance.randrange(1, 14))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,12 @@ class Tally:
             self.injected += 1
             self.lost = max(self.lost, found.lost)
             self.said = self.said or found.said
+
+    def take(self, row: Mapping[str, Any]) -> None:
+        """Go on from an earlier row."""
+        self.injected, self.lost = row["times injected"], row["steps done again, at most"]
+        self.said = row["what it says"]
+        self.failures = ["in an earlier run"] * (row["times injected"] - row["recovered"])
 
     def row(self) -> dict[str, Any]:
         """For the table."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from xcnorm.engine.checkpoint import REMEDY
 from xcnorm.engine.experiment import Experiment, make_experiment, parse
 from xcnorm.engine.tensorboard import TensorBoard
 from xcnorm.engine.tensors import load_tensors, save_tensors
+from xcnorm.engine.toml import parse_toml
 from xcnorm.errors import UserError
 from xcnorm.files import disk_errors, replacing
 from xcnorm.locks import locked
@@ -103,7 +103,7 @@ class RunFolder:
             yield json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise UserError(f"{self.path} is not finished; finish it with xcnorm train") from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"cannot read {path}: {error}; delete it and train again") from error
         except (KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path} lacks {error}; delete it and train again") from error
@@ -213,6 +213,7 @@ def read_config(path: Path) -> dict[str, Any]:
         UserError: It cannot be read.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    return parse_toml(text, path)
