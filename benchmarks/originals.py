@@ -1,6 +1,7 @@
 """Our corruptions beside the published recipe, as somebody else has packaged it.
 
-    pip install imagecorruptions-imaug
+    pip install --no-deps imagecorruptions-imaug
+    pip install scikit-image numba opencv-python-headless
     python -m benchmarks.originals --out benchmarks/results/originals.json --picture docs/originals.jpg
 
 Both corrupt the same pieces of scikit-learn's sample photographs, at 224 pixels with the constants of ImageNet-C and
@@ -155,7 +156,7 @@ def draw(path: Path) -> None:
     for axis, title in zip(axes[0], [f"{side}, {s}" for s in severities for side in ("ours", "theirs")], strict=True):
         axis.set_title(title, fontsize=9)
     figure.subplots_adjust(left=0.125, right=0.998, bottom=0.002, top=0.985, wspace=0.03, hspace=0.03)
-    figure.savefig(path, dpi=100, pil_kwargs={"quality": 80})
+    figure.savefig(path, dpi=95, pil_kwargs={"quality": 70})
 
 
 def main() -> None:

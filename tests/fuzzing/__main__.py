@@ -88,6 +88,16 @@ def kind_of(error: Exception) -> str:
     return f"{type(error).__name__}{last}: {str(error)[-300:]}" if not frames else f"{type(error).__name__}{last}"
 
 
+def row(result: dict) -> dict[str, object]:
+    """For the table."""
+    return {
+        "what reads": result["what"],
+        "cases": result["cases"],
+        "refused in a line": result.get("refused", 0),
+        "crashes": result["crashes"],
+    }
+
+
 def fuzz(name: str, folder: Path, cases: int, seconds: int) -> dict[str, object]:
     """The same in a process of its own."""
     (folder / "result.json").unlink(missing_ok=True)
@@ -115,13 +125,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=600, help="of each target, if that comes first")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()
-    rows = []
+    begin, found = time.monotonic(), []
     for name in TARGETS:
         if options.only in name:
-            rows.append(fuzz(name, options.folder / name.replace(" ", "_"), options.cases, options.seconds))
-            print(json.dumps(rows[-1]), flush=True)
-        if options.out is not None:
-            options.out.write_text(json.dumps({"environment": environment("cpu"), "rows": rows}, indent=1) + "\n")
+            found.append(fuzz(name, options.folder / name.replace(" ", "_"), options.cases, options.seconds))
+            print(json.dumps(found[-1]), flush=True)
+    if options.out is not None:
+        seconds = round(time.monotonic() - begin)
+        result = {"environment": environment("cpu"), "seconds": seconds, "rows": list(map(row, found))}
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    sys.exit(any(each["crashes"] for each in found))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ A change that is meant to change them writes the files anew, with ``python -m te
 """
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ import torch
 from tests.golden import make
 from xcnorm.methods import list_methods
 
-NETWORKS, METHODS = (json.loads(Path(__file__).with_name(f"{name}.json").read_text()) for name in ("networks", "methods"))
+NETWORKS, METHODS = (json.loads((make.HERE / f"{name}.json").read_text()) for name in ("networks", "methods"))
 ARGUMENTS = dict(make.networks())
 
 

@@ -27,19 +27,16 @@ def resumed(folder: Path, precision: str) -> tuple[Soak, float]:
     return soak, state["seconds"]
 
 
-def rows(soak: Soak, seconds: float) -> list[dict[str, object]]:
+def rows(soaks: dict[str, Soak]) -> list[dict[str, object]]:
     """What came out, for each variant."""
-    share = seconds / len(soak.networks)
-    return [
-        {
-            "what": f"{name}, {soak.precision}",
-            "cases": soak.step,
-            "crashes": 0,  # the first one ends the soak with its reason
-            "seconds": round(share, 1),
-            "deviation": None if name in UNSHADOWED else soak.worst[name],
-        }
-        for name in soak.networks
-    ]
+    found = []
+    for name in VARIANTS:
+        row: dict[str, object] = {"layer": name}
+        for precision, soak in soaks.items():
+            row[f"steps in {precision}"] = soak.step
+            row[f"averages off by, {precision}"] = None if name in UNSHADOWED else soak.worst[name]
+        found.append(row)
+    return found
 
 
 def main() -> None:
@@ -62,8 +59,11 @@ def main() -> None:
             save_checkpoint(options.folder / soak.precision, soak.step, {"soak": soak.state(), "seconds": seconds})
             print(f"{soak.precision}: {soak.step} steps, {seconds:.0f} s", flush=True)
     if options.out is not None:
-        found = [row for soak, seconds in soaks for row in rows(soak, seconds)]
-        options.out.write_text(json.dumps({"environment": environment("cpu"), "rows": found}, indent=1) + "\n")
+        seconds = round(sum(seconds for _, seconds in soaks))
+        found = rows({soak.precision: soak for soak, _ in soaks})
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        result = {"environment": environment("cpu"), "seconds": seconds, "rows": found}
+        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
