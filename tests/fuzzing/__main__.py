@@ -1,8 +1,8 @@
-"""The long form: ``python -m tests.fuzzing FOLDER``, every target under a fuzzer that looks which lines it reaches.
+"""The long form: ``python -m tests.fuzzing FOLDER``, every entrance under a fuzzer that looks which lines it reaches.
 
-It needs the package atheris. A target goes on after a crash and keeps one input of each kind, so that all are found in
-one go. Each has a process of its own, as a crash of the interpreter is one to be counted; they are forked, as it is the
-imports that take time.
+It needs the package atheris. An entrance goes on after a crash and keeps one input of each kind, so that all are found
+in one go. Each has a process of its own, as a crash of the interpreter is one to be counted; they are forked, as it is
+the imports that take time.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from random import Random
 import atheris
 
 with atheris.instrument_imports(include=["xcnorm", "tarfile", "zipfile", "pickle", "tomllib", "csv", "json", "typer"]):
-    from tests.fuzzing.targets import TARGETS
+    from tests.fuzzing.entrances import ENTRANCES
     from xcnorm.environment import environment
 
+from tests.fuzzing.entrance import answer
 from tests.fuzzing.structures import restructured
-from tests.fuzzing.target import answer
 
 _MEMORY = Path("/dev/shm")  # where files are made and removed sooner than on a disk
 _OPTIONS = ("-timeout=120", "-rss_limit_mb=6000", "-verbosity=0", "-max_len=65536", "-len_control=0")
 
 
 def run(name: str, folder: Path, cases: int, seconds: int) -> None:
-    """Fuzz a target, write what came of it into ``result.json``, and end the process."""
+    """Fuzz an entrance, write what came of it into ``result.json``, and end the process."""
     inputs, crashes = folder / "inputs", folder / "crashes"
     for each in (inputs, crashes):
         each.mkdir(parents=True, exist_ok=True)
     log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1), os.dup2(log, 2)
     work = Path(tempfile.mkdtemp(prefix="xcnorm-fuzzing-", dir=_MEMORY if _MEMORY.is_dir() else None))
-    target = TARGETS[name](work)
-    for number, seed in enumerate(target.seeds):
+    entrance = ENTRANCES[name](work)
+    for number, seed in enumerate(entrance.seeds):
         (inputs / f"seed{number}").write_bytes(seed)
     words = folder / "words.txt"
-    spelt = ("".join(rf"\x{byte:02x}" for byte in token) for token in target.tokens)
+    spelt = ("".join(rf"\x{byte:02x}" for byte in token) for token in entrance.tokens)
     words.write_text("".join(f'"{word}"\n' for word in spelt))
-    for seed in target.seeds:
-        answer(target, seed)  # which also imports what is imported late
+    for seed in entrance.seeds:
+        answer(entrance, seed)  # which also imports what is imported late
     result = {"what": name, "cases": 0, "refused": 0, "crashes": 0, "kinds": {}, "seconds": 0.0}
     begin = time.monotonic()
 
     def feed(data: bytes) -> None:
         result["cases"] += 1
         try:
-            result["refused"] += answer(target, data) is not None
+            result["refused"] += answer(entrance, data) is not None
         except Exception as error:
             result["crashes"] += 1
             kind = kind_of(error)
@@ -66,9 +66,9 @@ def run(name: str, folder: Path, cases: int, seconds: int) -> None:
             (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
 
     options = [*_OPTIONS, f"-runs={cases}", f"-max_total_time={seconds}", f"-artifact_prefix={crashes}/"]
-    if target.tokens:
+    if entrance.tokens:
         options.append(f"-dict={words}")
-    own = {"custom_mutator": _mutate} if target.structured else {}
+    own = {"custom_mutator": _mutate} if entrance.structured else {}
     atheris.Setup([sys.argv[0], *options, str(inputs)], feed, **own)
     atheris.Fuzz()
 
@@ -120,13 +120,13 @@ def fuzz(name: str, folder: Path, cases: int, seconds: int) -> dict[str, object]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="where inputs are kept for the next time")
-    parser.add_argument("--only", default="", help="targets whose name has this in it")
-    parser.add_argument("--cases", type=int, default=100_000, help="of each target")
-    parser.add_argument("--seconds", type=int, default=600, help="of each target, if that comes first")
+    parser.add_argument("--only", default="", help="entrances whose name has this in it")
+    parser.add_argument("--cases", type=int, default=100_000, help="of each entrance")
+    parser.add_argument("--seconds", type=int, default=600, help="of each entrance, if that comes first")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()
     begin, found = time.monotonic(), []
-    for name in TARGETS:
+    for name in ENTRANCES:
         if options.only in name:
             found.append(fuzz(name, options.folder / name.replace(" ", "_"), options.cases, options.seconds))
             print(json.dumps(found[-1]), flush=True)

@@ -1,4 +1,4 @@
-"""Changes of bytes, drawn by hypothesis: what the short form of the fuzzing feeds to targets."""
+"""Changes of bytes, drawn by hypothesis: what the short form of the fuzzing feeds to entrances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as a target: arguments, one a line, to commands that train nothing and fetch nothing."""
+"""The command line as an entrance: arguments, one a line, to commands that train nothing and fetch nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from tests.fuzzing.target import Prepared, Target
+from tests.fuzzing.entrance import Entrance, Prepared
 from tests.report.folders import settings, write_run
 from xcnorm.cli import main
 from xcnorm.engine.experiment import Experiment
@@ -21,7 +21,7 @@ _VALUES = """digits-mini folder erm randconv conv r_xcnorm fast paper 0 -1 1e9 n
 schedule.iterations=3 model.options.tau=2 seed=1 paper/table1_digits_mini config.toml runs . .. / nowhere"""
 
 
-def _called(command: Sequence[str], folder: Path, seeds: Sequence[str]) -> Target:
+def _called(command: Sequence[str], folder: Path, seeds: Sequence[str]) -> Entrance:
     write_run(folder / "runs", settings(benchmark="digits-mini"), {"mnist_m": 0.7})
     (folder / "config.toml").write_text(Experiment().to_toml())
 
@@ -37,7 +37,7 @@ def _called(command: Sequence[str], folder: Path, seeds: Sequence[str]) -> Targe
         if code == 2:
             raise UserError(said.removesuffix("\n") or "said on stdout")
 
-    return Target(tuple(seed.replace(" ", "\n").encode() for seed in seeds), run, _tokens())
+    return Entrance(tuple(seed.replace(" ", "\n").encode() for seed in seeds), run, _tokens())
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Readers of data as targets: every published format, packed and not, pictures, pickles and archives."""
+"""Readers of data as entrances: every published format, packed and not, pictures, pickles and archives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from PIL import Image
 
 from tests.data.readers import writers
 from tests.data.readers.cases import CASES, CIFAR, IMAGES, MNIST_M, Case
-from tests.fuzzing.target import Prepared, Target, file
+from tests.fuzzing.entrance import Entrance, Prepared, file
 from xcnorm.data.decode import decode, open_decoded
 from xcnorm.data.download.unpack import unpack
 from xcnorm.data.readers import load_pickle, read_cifar, read_mnist_m, read_picture
@@ -24,19 +24,19 @@ PICTURES = {"png": {}, "jpeg": {}, "bmp": {}, "tiff": {"compression": "tiff_lzw"
 MODES = ("RGB", "L", "P", "1")
 
 
-def _published(case: Case, folder: Path) -> Target:
+def _published(case: Case, folder: Path) -> Entrance:
     case.write(folder)
     path = folder / case.file
-    return Target((path.read_bytes(),), file(path, lambda: case.read(folder)))
+    return Entrance((path.read_bytes(),), file(path, lambda: case.read(folder)))
 
 
-def _tar(members: dict[str, bytes], read: Callable[[Path], object], folder: Path) -> Target:
+def _tar(members: dict[str, bytes], read: Callable[[Path], object], folder: Path) -> Entrance:
     """An archive that is not compressed, so that changes of its bytes are changes of its headers."""
     path = writers.tar(folder / "archive.tar.gz", members, "w")
-    return Target((path.read_bytes(),), file(path, lambda: read(path)), (b"ustar\x00", b"././@LongLink", b"path="))
+    return Entrance((path.read_bytes(),), file(path, lambda: read(path)), (b"ustar\x00", b"././@LongLink", b"path="))
 
 
-def _picture(kind: str, folder: Path) -> Target:
+def _picture(kind: str, folder: Path) -> Entrance:
     del folder
     seeds = []
     for mode in MODES:
@@ -46,24 +46,24 @@ def _picture(kind: str, folder: Path) -> Target:
         except (OSError, KeyError):  # not every format has every mode
             continue
         seeds.append(packed.getvalue())
-    return Target(tuple(seeds), lambda data: read_picture(io.BytesIO(data), "picture"))
+    return Entrance(tuple(seeds), lambda data: read_picture(io.BytesIO(data), "picture"))
 
 
-def _decoded(folder: Path) -> Target:
+def _decoded(folder: Path) -> Entrance:
     """The cache of decoded pictures, which somebody may have written to."""
     picture, out = folder / "0.png", folder / "decoded.npy"
     picture.write_bytes(writers.png(IMAGES[0]))
     decode([picture], out=out)
-    return Target((out.read_bytes(),), file(out, lambda: open_decoded(out).sum()))
+    return Entrance((out.read_bytes(),), file(out, lambda: open_decoded(out).sum()))
 
 
-def _pickle(folder: Path) -> Target:
+def _pickle(folder: Path) -> Entrance:
     del folder
     batch = {b"data": IMAGES[:1].reshape(1, -1), b"labels": [3], b"filenames": [b"cat.png"]}
     seeds = [writers.Python2.dump(batch), *(pickle.dumps(batch, protocol) for protocol in range(6))]
     seeds += [pickle.dumps([{1, 2}, bytearray(b"x"), (1.5, None, True, 2**70)], protocol) for protocol in (2, 4, 5)]
     tokens = (b"cos\nsystem\n", b"cnumpy\nndarray\n", b"numpy._core.multiarray", b"\x93", b"b.", b"R")
-    return Target(tuple(seeds), lambda data: load_pickle(data, name="pickle"), tokens)
+    return Entrance(tuple(seeds), lambda data: load_pickle(data, name="pickle"), tokens)
 
 
 def _zipped(method: int) -> bytes:
@@ -85,7 +85,7 @@ def _tarred(mode: str, how: int) -> bytes:
     return packed.getvalue()
 
 
-def _unpacked(folder: Path, *seeds: bytes) -> Target:
+def _unpacked(folder: Path, *seeds: bytes) -> Entrance:
     root, outside = folder / "root", folder / "outside.txt"
     outside.write_text("untouched")
 
@@ -99,7 +99,7 @@ def _unpacked(folder: Path, *seeds: bytes) -> Target:
             assert outside.read_text() == "untouched"
             assert not any(path.is_symlink() for path in root.rglob("*")), "a link"
 
-    return Target(seeds, file(folder / "archive", run), (b"../outside.txt", b"/etc/passwd", b"ustar\x00", b"path="))
+    return Entrance(seeds, file(folder / "archive", run), (b"../outside.txt", b"/etc/passwd", b"ustar\x00", b"path="))
 
 
 _ZIPS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)

@@ -1,4 +1,4 @@
-"""Files of settings and results as targets: configs, presets, checkpoints, weights, metrics, audits, model files."""
+"""Files of settings and results as entrances: configs, presets, checkpoints, weights, metrics, audits, model files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 import xcnorm
 from tests.auditing.small import TYPES, Brightness
-from tests.fuzzing.target import Prepared, Target, file
+from tests.fuzzing.entrance import Entrance, Prepared, file
 from tests.report.folders import settings, write_run
 from xcnorm.auditing import cells, load_audit, open_model
 from xcnorm.cli._arguments import parse_changes
@@ -33,7 +33,7 @@ _WORDS = tuple(
 )
 
 
-def _config(folder: Path) -> Target:
+def _config(folder: Path) -> Entrance:
     seeds = [
         Experiment(),
         make_experiment({"model": {"layer": "r_xcnorm", "options": {"preset": "paper", "tau": 2.0}}}),
@@ -41,7 +41,7 @@ def _config(folder: Path) -> Target:
         make_experiment({"method": {"name": "pden", "augment": "randconv", "options": {"domains": 2}}}),
     ]
     path = folder / "config.toml"
-    return Target(
+    return Entrance(
         tuple(seed.to_toml().encode() for seed in seeds),
         file(path, lambda: make_experiment(read_config(path)).hash),
         _WORDS,
@@ -49,7 +49,7 @@ def _config(folder: Path) -> Target:
     )
 
 
-def _preset(folder: Path) -> Target:
+def _preset(folder: Path) -> Entrance:
     path = folder / "own.toml"
     files = sorted(_FOLDER.rglob("*.toml"))  # type: ignore[attr-defined]
     own = b"""
@@ -70,10 +70,10 @@ mnist_m = 50
     seeds = [own, *(each.read_bytes() for each in files if b"[[arms]]" in each.read_bytes())]
     tokens = (*_WORDS, *(name.encode() for name in list_presets()[:30]), b"across", b"[[published]]\n", b"preset = ")
     small = [seed for seed in seeds if len(seed) < 1500]
-    return Target(tuple(small), file(path, lambda: load_preset(path).experiments()), tokens, structured=True)
+    return Entrance(tuple(small), file(path, lambda: load_preset(path).experiments()), tokens, structured=True)
 
 
-def _changes(folder: Path) -> Target:
+def _changes(folder: Path) -> Entrance:
     del folder
     base = Experiment().model_dump(mode="json")
 
@@ -86,10 +86,10 @@ def _changes(folder: Path) -> Target:
         b'data.augment=["flip"]\nrun.precision=bf16\nseed=3',
         b'method.name=randconv\nmethod.options={"mix": true}\noptimiser.learning_rate=1e-3',
     )
-    return Target(seeds, run, (*_WORDS, b"=", b".", b"{", b"[", b"1e999", b"NaN"))
+    return Entrance(seeds, run, (*_WORDS, b"=", b".", b"{", b"[", b"1e999", b"NaN"))
 
 
-def _checkpoint(name: str, folder: Path) -> Target:
+def _checkpoint(name: str, folder: Path) -> Entrance:
     state = {"model": {"w": torch.arange(6.0).view(2, 3), "n": torch.tensor(3)}, "list": [1, None, (2.5, "x")], 7: True}
     save_checkpoint(folder, 12, state)
     path = folder / "step-000000012" / name
@@ -99,17 +99,17 @@ def _checkpoint(name: str, folder: Path) -> Target:
         assert found is None or found[0] == 12
 
     tokens = (b'{"tensor": "0"}', b'{"items": []}', b'{"list": []}', b"[")
-    return Target((path.read_bytes(),), file(path, run), tokens, structured=name == "state.json")
+    return Entrance((path.read_bytes(),), file(path, run), tokens, structured=name == "state.json")
 
 
-def _weights(folder: Path) -> Target:
+def _weights(folder: Path) -> Entrance:
     path = folder / "last.safetensors"
     tensors = {"a.weight": torch.randn(2, 3), "b": torch.zeros((), dtype=torch.int64), "h": torch.ones(3).bfloat16()}
     save_file(tensors, path)
-    return Target((path.read_bytes(),), file(path, lambda: RunFolder(folder).weights("last")), (b'"data_offsets"',))
+    return Entrance((path.read_bytes(),), file(path, lambda: RunFolder(folder).weights("last")), (b'"data_offsets"',))
 
 
-def _run_file(name: str, folder: Path) -> Target:
+def _run_file(name: str, folder: Path) -> Entrance:
     """A run's files as reports and the tables of `xcnorm train` read them."""
     run = write_run(folder, settings(benchmark="digits-mini"), {"mnist_m": 0.7, "inverted": 0.4})
 
@@ -121,12 +121,12 @@ def _run_file(name: str, folder: Path) -> Target:
             return RunFolder(run).trained()
         return None
 
-    return Target(
+    return Entrance(
         ((run / name).read_bytes(),), file(run / name, read), (b"null", b"NaN", b"[]", b"{}"), structured=True
     )
 
 
-def _audit(folder: Path) -> Target:
+def _audit(folder: Path) -> Entrance:
     pictures = torch.rand(6, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     batches = [(pictures, torch.arange(6) % 3)]
     found = xcnorm.audit(Brightness(), batches, corruptions=",".join(TYPES), mean=0.5, std=0.5, device="cpu")
@@ -136,19 +136,19 @@ def _audit(folder: Path) -> Target:
         audit = load_audit(path)
         return str(audit), [model.corrupted for model in audit.models]
 
-    return Target((found.to_json().encode(),), file(path, read), (b"null", b"NaN", b"[]", b"1e400"), structured=True)
+    return Entrance((found.to_json().encode(),), file(path, read), (b"null", b"NaN", b"[]", b"1e400"), structured=True)
 
 
-def _cell(folder: Path) -> Target:
+def _cell(folder: Path) -> Entrance:
     path = folder / "cell-fog.npz"
     cells._write(path, cells.Answered(np.zeros((5, 4), np.int32), np.ones((5, 4), np.float32), np.zeros((5, 4))))
-    return Target((path.read_bytes(),), file(path, lambda: cells._read(path, "fog", 4)))
+    return Entrance((path.read_bytes(),), file(path, lambda: cells._read(path, "fog", 4)))
 
 
-def _exported(folder: Path) -> Target:
+def _exported(folder: Path) -> Entrance:
     path = folder / "network.pt2"
     torch.export.save(torch.export.export(Brightness().eval(), (torch.zeros(2, 3, 16, 16),)), path)
-    return Target((path.read_bytes(),), file(path, lambda: open_model(path, CPU)), (b'"use_pickle": true',))
+    return Entrance((path.read_bytes(),), file(path, lambda: open_model(path, CPU)), (b'"use_pickle": true',))
 
 
 STATES: dict[str, Prepared] = {

@@ -6,22 +6,22 @@ from hypothesis import strategies as st
 
 from tests.fuzzing.changes import changed
 from tests.fuzzing.command_line import COMMANDS
+from tests.fuzzing.entrance import answer
+from tests.fuzzing.entrances import ENTRANCES
 from tests.fuzzing.structures import restructured
-from tests.fuzzing.target import answer
-from tests.fuzzing.targets import TARGETS
 
-EXAMPLES = {**dict.fromkeys(TARGETS, 60), **dict.fromkeys(COMMANDS, 15)}
+EXAMPLES = {**dict.fromkeys(ENTRANCES, 60), **dict.fromkeys(COMMANDS, 15)}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_no_crash(name, tmp_path_factory):
-    target = TARGETS[name](tmp_path_factory.mktemp("target"))
+    entrance = ENTRANCES[name](tmp_path_factory.mktemp("entrance"))
 
     @settings(max_examples=EXAMPLES[name], suppress_health_check=list(HealthCheck))
-    @given(changed(target.seeds, target.tokens), st.booleans(), st.sampled_from(target.seeds), st.randoms())
+    @given(changed(entrance.seeds, entrance.tokens), st.booleans(), st.sampled_from(entrance.seeds), st.randoms())
     def feed(data, structured, seed, random):
-        answer(target, restructured(seed, random) if target.structured and structured else data)
+        answer(entrance, restructured(seed, random) if entrance.structured and structured else data)
 
-    for seed in target.seeds:
-        answer(target, seed)
+    for seed in entrance.seeds:
+        answer(entrance, seed)
     feed()

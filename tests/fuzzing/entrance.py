@@ -1,4 +1,4 @@
-"""A target: something that is fed with bytes from a stranger, good ones to begin with, and what it may answer."""
+"""An entrance: something that is fed with bytes from a stranger, good ones to begin with, and what it may answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xcnorm.errors import UserError
 
 
 @dataclass(frozen=True)
-class Target:
+class Entrance:
     """What is fuzzed.
 
     Attributes:
@@ -27,19 +27,19 @@ class Target:
     structured: bool = False
 
 
-Prepared = Callable[[Path], Target]
-"""Prepares a target in an empty folder of its own."""
+Prepared = Callable[[Path], Entrance]
+"""Prepares an entrance in an empty folder of its own."""
 
 
-def answer(target: Target, data: bytes) -> str | None:
-    """Feed a target and return its complaint, if it has one.
+def answer(entrance: Entrance, data: bytes) -> str | None:
+    """Feed an entrance and return its complaint, if it has one.
 
     Raises:
         Exception: Anything but a `UserError` of one line that can be read at a glance: a crash.
     """
     with warnings.catch_warnings(action="ignore"):
         try:
-            target.run(data)
+            entrance.run(data)
         except UserError as error:
             message = str(error)
             assert "\n" not in message, f"more than one line: {message!r}"
