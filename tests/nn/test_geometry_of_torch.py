@@ -14,7 +14,7 @@ from torch import nn
 import xcnorm.nn as xnn
 from tests.nn.layers import BARE, CONVOLUTIONS
 
-EXAMPLES = int(os.environ.get("XCNORM_EXAMPLES", "250"))  # thousands in the long form
+EXAMPLES = int(os.environ.get("XCNORM_EXAMPLES", "150"))  # thousands in the long form
 
 # What torch's layers do and ours do not, each with its reason.
 OURS_ALONE = (

@@ -582,3 +582,11 @@ def test_where_nothing_can_be_written(tmp_path):
     message = complaint(write_npz, tmp_path / "file" / "set.npz", images, labels)
     assert "cannot write" in message
     assert "write it into another folder" in message
+
+
+def test_npz_with_names_that_give_a_terminal_orders(tmp_path):
+    path = tmp_path / "set.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a\nb\x1b[2J.npy", b"")
+        archive.writestr("c" * 5000 + ".npy", b"")
+    assert "has no array 'images'; it has: a b�[2J, ccc" in complaint(read_npz, path)
