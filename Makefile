@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --constraint constraints/ci.txt
 ROUNDS ?= 40
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench soak docs clean
+.PHONY: help setup demo browser test lint bench soak docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -17,7 +17,17 @@ setup: $(INSTALLED) ## install everything a developer needs into .venv
 demo: $(INSTALLED) ## train and compare three small networks on the embedded digits
 	$(BIN)/xcnorm demo
 
-test: lint ## check style, types, floors, and run the tests
+# Without one, what a browser must show is skipped, with a reason. So nothing here is an error.
+browser: # install Debian's Chromium for the tests, where there is none and it can be
+	@for name in chromium chromium-browser google-chrome; do command -v $$name > /dev/null && exit 0; done; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null; then \
+		echo "no Chromium, and no right or no apt-get to install it: tests in a browser will be skipped"; exit 0; fi; \
+	echo "installing Chromium for the tests in a browser"; export DEBIAN_FRONTEND=noninteractive; \
+	timeout 240 sh -c 'apt-get -qq install --yes --no-install-recommends chromium > /dev/null 2>&1 \
+		|| { apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium; } > /dev/null 2>&1' \
+	|| echo "Chromium cannot be installed: tests in a browser will be skipped"
+
+test: lint browser ## check style, types, floors, and run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/kernels
 	# Triton decides at its import whether it compiles for a GPU or interprets on the CPU: a run of its own.
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/kernels

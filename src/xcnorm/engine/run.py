@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from xcnorm.data import Benchmark, load
@@ -95,4 +96,7 @@ def evaluate_run(folder: RunFolder, world: World, *, data: Path | None = None) -
 
 
 def _load(experiment: Experiment, data: Path | None) -> Benchmark:
-    return load(experiment.benchmark, data, **experiment.benchmark_options)
+    benchmark = load(experiment.benchmark, data, **experiment.benchmark_options)
+    if experiment.data.share == 1:
+        return benchmark
+    return replace(benchmark, train=benchmark.train.share(experiment.data.share, experiment.seed))
