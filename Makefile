@@ -5,9 +5,10 @@ DEMO_INSTALLED := $(VENV)/.demo-installed
 INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.docs-installed
 INSTALL := $(BIN)/python -m pip install --constraint constraints/ci.txt
+ROUNDS ?= 40
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo browser test lint bench docs clean
+.PHONY: help setup demo browser test lint bench soak docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -40,6 +41,10 @@ lint: $(INSTALLED) ## check style, types and floors
 
 bench: $(INSTALLED) ## time the layers
 	$(BIN)/xcnorm bench layers --quick
+
+soak: $(INSTALLED) ## make things go wrong for long, and write down what came of it
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --rounds $(ROUNDS) --out benchmarks/results/trust/faults_cpu.json
+	$(BIN)/python -m benchmarks.trust benchmarks/results/trust/*.json docs/trust.md
 
 docs: $(DOCS_INSTALLED) ## build the documentation into site/
 	$(BIN)/zensical build --clean --strict

@@ -17,6 +17,7 @@ from typing import Any
 from xcnorm.engine import shipped
 from xcnorm.engine.experiment import Experiment, make_experiment, merge, override
 from xcnorm.engine.recipes import load_recipe
+from xcnorm.engine.toml import parse_toml
 from xcnorm.errors import UserError, unknown_name
 
 KINDS = ("table", "categories", "severity", "mrs", "bars", "convergence")
@@ -111,7 +112,7 @@ def load_preset(name: str | Path) -> Preset:
         text = Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the preset {name}: {getattr(error, 'strerror', None) or error}") from error
-    values = _with_arms(shipped.parse(text, name))
+    values = _with_arms(parse_toml(text, name))
     _check(values, name)
     return _preset(Path(name).stem, values)
 

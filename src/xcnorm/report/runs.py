@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from xcnorm.engine.toml import parse_toml
 from xcnorm.errors import UserError
 
 FORMAT = 1
@@ -200,7 +200,8 @@ def _text(path: Path) -> str:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(_text(path)) if path.suffix == ".toml" else json.loads(_text(path))
+        text = _text(path)
+        values = parse_toml(text, path.name) if path.suffix == ".toml" else json.loads(text)
     except (ValueError, RecursionError) as error:  # both decoders' errors are ValueErrors
         raise _UnusableError(f"{path.name} is damaged: {error}") from error
     if not isinstance(values, dict):
