@@ -88,8 +88,8 @@ def write_pages(result: Mapping[str, Any], folder: Path) -> None:
     if len(published) < len(arms):
         raise UserError("a method's preset is there more than once, with other settings of run; keep one of them")
     for method, arm in published.items():
-        _fill(folder / f"{method}.md", _section(method, arm))
-    _fill(folder / "index.md", _overview(published))
+        fill(folder / f"{method}.md", _section(method, arm))
+    fill(folder / "index.md", _overview(published))
 
 
 def write_table(preset: str, result: Mapping[str, Any], page: Path) -> None:
@@ -102,10 +102,15 @@ def write_table(preset: str, result: Mapping[str, Any], page: Path) -> None:
         targets = arms[label]
         means = [statistics.mean(seed) for seed in zip(*(targets[name] for name in REAL), strict=True)]
         lines.append(f"| {label} | " + " | ".join([*(_cell(targets[name]) for name in names), _cell(means)]) + " |")
-    _fill(page, "\n".join(lines), preset)
+    fill(page, "\n".join(lines), preset)
 
 
-def _fill(page: Path, section: str, what: str = "numbers") -> None:
+def fill(page: Path, section: str, what: str = "numbers") -> None:
+    """Put something into a page, between ``<!-- WHAT -->`` and ``<!-- end WHAT -->``.
+
+    Raises:
+        UserError: The page has no such place.
+    """
     text, begin, end = page.read_text(encoding="utf-8"), f"<!-- {what} -->", f"<!-- end {what} -->"
     if begin not in text or end not in text:
         raise UserError(f"{page} has no place for numbers: {begin} and {end}")
