@@ -32,10 +32,11 @@ from xcnorm.metrics import average, by_category
 ORIGINAL = "original"
 ARMS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "XCNorm": {"layer": "xcnorm", "options": {"norm": "batch"}},
-    "R-XCNorm": {"layer": "r_xcnorm", "options": {"norm": "batch"}},
-    "XCNorm, first stage": {"layer": "xcnorm", "options": {"norm": "batch", "policy": "first_stage"}},
-    "XCNorm, per image": {"layer": "xcnorm", "options": {"norm": "instance", "gain": "after_norm"}},
+    "XCNorm": {"layer": "xcnorm", "options": {"stages": "model"}},
+    "R-XCNorm": {"layer": "r_xcnorm", "options": {"stages": "model"}},
+    "XCNorm, first stage": {"layer": "xcnorm", "options": {"stages": "model", "policy": "first_stage"}},
+    "XCNorm, its own stages": {"layer": "xcnorm", "options": {"norm": "batch"}},
+    "XCNorm, its own stages, per image": {"layer": "xcnorm", "options": {"norm": "instance"}},
 }
 """What becomes of the original before it is trained on."""
 
@@ -58,10 +59,9 @@ def original(mini: bool, seed: int, run: Mapping[str, Any]) -> Experiment:
 
 def fine_tuned(label: str, before: Experiment) -> Experiment:
     """An arm: the original as it is or converted, trained on."""
-    values = before.model_dump(mode="json", include={"benchmark", "seed", "model", "run"})
-    plain = values["model"]
-    # What the plain network was created with is not what a conversion is told.
-    model = plain | ARMS[label] if ARMS[label] else plain
+    values = before.model_dump(mode="json", include={"benchmark", "seed", "run"})
+    plain = before.model.model_dump(mode="json")
+    model = plain | ARMS[label]  # the options of a conversion take the place of those of the plain network
     start = {"run": before.folder.as_posix(), "model": plain}
     recipe = load_recipe("finetune", before.benchmark)
     return make_experiment(merge(recipe, values, {"label": label, "model": model, "start": start}))
