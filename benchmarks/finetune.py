@@ -119,10 +119,10 @@ def table(result: Mapping[str, Any]) -> str:
     """The rows of a page, and where they come from."""
     arms = result["arms"]
     columns = {"clean": "clean", "corrupted": "mean of 19 x 5", "sdg4": "level 5, four groups"}
-    lines = ["| | " + " | ".join(columns.values()) + " | seconds |", "|---" * (len(columns) + 2) + "|"]
+    lines = ["| | " + " | ".join(columns.values()) + " |", "|---" * (len(columns) + 1) + "|"]
     for name, arm in arms.items():
         told = name if name == ORIGINAL else f"{name}, fine-tuned"
-        lines.append(f"| {told} | " + " | ".join(_cell(arm[each]) for each in (*columns, "seconds")) + " |")
+        lines.append(f"| {told} | " + " | ".join(_cell(arm[each]) for each in columns) + " |")
     machine = result["environment"]
     schedules = [arms[name]["settings"]["schedule"] for name in (ORIGINAL, "plain")]
     lengths = [f"{s['epochs']} epochs" if s["epochs"] else f"{s['iterations']} steps" for s in schedules]
