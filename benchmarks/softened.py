@@ -25,7 +25,7 @@ from xcnorm.engine import world
 from xcnorm.engine.precision import precision
 from xcnorm.engine.runs import RunFolder
 from xcnorm.engine.testing import predict
-from xcnorm.engine.trainer import build_model
+from xcnorm.engine.networks import build_model
 from xcnorm.environment import environment
 from xcnorm.metrics import score
 from xcnorm.report.runs import find_runs
