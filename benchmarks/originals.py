@@ -61,8 +61,8 @@ def pieces() -> Tensor:
 
 def ours(clean: Tensor, name: str, severity: int) -> Pictures:
     """Pictures as ours corrupts them, ``(N, H, W, 3)``."""
-    frost = {"frost": frost_pictures()} if name == "frost" else {}
-    done = corruptions.corrupt(clean, name, severity, constants="imagenet", **frost)
+    frost = frost_pictures() if name == "frost" else None
+    done = corruptions.corrupt(clean, name, severity, constants="imagenet", frost=frost)
     return done.permute(0, 2, 3, 1).contiguous().numpy()
 
 
