@@ -1,6 +1,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DEMO_INSTALLED := $(VENV)/.demo-installed
 INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.docs-installed
 INSTALL := $(BIN)/python -m pip install --constraint constraints/ci.txt
@@ -14,7 +15,7 @@ help: ## list the targets
 
 setup: $(INSTALLED) ## install everything a developer needs into .venv
 
-demo: $(INSTALLED) ## train and compare three small networks on the embedded digits
+demo: $(DEMO_INSTALLED) ## train and compare three small networks on the embedded digits
 	$(BIN)/xcnorm demo
 
 # Without one, what a browser must show is skipped, with a reason. So nothing here is an error.
@@ -43,6 +44,10 @@ bench: $(INSTALLED) ## time the layers
 
 soak: $(INSTALLED) ## make things go wrong for long, and write down what came of it
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --rounds $(ROUNDS) --out benchmarks/results/trust/faults_cpu.json
+	$(INSTALL) --editable ".[soak]"
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzzing .cache/fuzzing --out benchmarks/results/trust/fuzzing_cpu.json
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.soak .cache/soak --out benchmarks/results/trust/training_cpu.json
+	XCNORM_EXAMPLES=10000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/nn/test_geometry_of_torch.py --timeout 0
 	$(BIN)/python -m benchmarks.trust benchmarks/results/trust/*.json docs/trust.md
 
 docs: $(DOCS_INSTALLED) ## build the documentation into site/
@@ -51,14 +56,22 @@ docs: $(DOCS_INSTALLED) ## build the documentation into site/
 clean: ## remove everything that can be made again
 	rm -rf $(VENV) site dist .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
-# The mark is written last and taken away first: an install that was killed leaves none, and the next one
-# starts from an empty environment instead of trusting half a package.
+# What is installed, by its marks: the demo's packages, with them everything for developers, and the documentation's on
+# top. Marks are written last and taken away first: an install that was killed leaves none, and the next one starts from
+# an empty environment instead of trusting half a package.
+$(DEMO_INSTALLED): pyproject.toml constraints/ci.txt
+	$(call install,demo,$(DEMO_INSTALLED))
+
 $(INSTALLED): pyproject.toml constraints/ci.txt
-	test -e $@ || $(PYTHON) -m venv --clear $(VENV)
-	rm -f $@
-	$(INSTALL) --editable ".[dev]"
-	touch $@
+	$(call install,dev,$(DEMO_INSTALLED) $(INSTALLED))
 
 $(DOCS_INSTALLED): $(INSTALLED)
-	$(INSTALL) --editable ".[docs]"
-	touch $@
+	$(call install,docs,$(DEMO_INSTALLED) $(INSTALLED) $(DOCS_INSTALLED))
+
+# install(extra, marks)
+define install
+	test -e $(DEMO_INSTALLED) || $(PYTHON) -m venv --clear $(VENV)
+	rm -f $(2)
+	$(INSTALL) --editable ".[$(1)]"
+	touch $(2)
+endef

@@ -15,9 +15,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.places import fill
 from xcnorm.engine import load_preset
 from xcnorm.engine.presets import PresetArm
-from xcnorm.errors import UserError
 from xcnorm.report import find_runs
 from xcnorm.report.arms import asked_for
 from xcnorm.report.runs import Run
@@ -42,12 +42,12 @@ def write_pages(runs: Sequence[Run], folder: Path) -> None:
         own = sorted((run for run in runs if run.folder in exact and _on_a_gpu(run)), key=lambda run: run.seed)
         if not own:
             continue
-        _fill(folder / f"{method}.md", _section(method, preset.arms[0], own))
+        fill(folder / f"{method}.md", _section(method, preset.arms[0], own), "numbers")
         columns = [name for name in NAMES if name in row.paper and name in own[0].targets("last")]
         overview = overview or [_line(["", *(NAMES[n] for n in columns)]), "|---" * (len(columns) + 1) + "|"]
         cells = [f"{_cell(_scores(own, 'last', name))} ({row.paper[name]:.1f})" for name in columns]
         overview.append(_line([f"[{row.label}]({method}.md)", *cells]))
-    _fill(folder / "index.md", "\n".join(overview))
+    fill(folder / "index.md", "\n".join(overview), "numbers")
 
 
 def _on_a_gpu(run: Run) -> bool:
@@ -89,15 +89,6 @@ def _cell(values: Sequence[float]) -> str:
 
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _fill(page: Path, section: str) -> None:
-    text, begin, end = page.read_text(encoding="utf-8"), "<!-- numbers -->", "<!-- end numbers -->"
-    if begin not in text or end not in text:
-        raise UserError(f"{page} has no place for numbers: {begin} and {end}")
-    before, rest = text.split(begin)
-    after = rest.split(end)[1]
-    page.write_text(f"{before}{begin}\n\n{section}\n\n{end}{after}", encoding="utf-8")
 
 
 def main() -> None:

@@ -1,7 +1,10 @@
 """Printing of commands: results go to stdout, for people or for programs; progress goes to stderr."""
 
 import json
+import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,6 +26,13 @@ def results(*, wide: bool = False) -> Console:
 def progress() -> Console:
     """The console that tells how it is going, out of the way of the results."""
     return Console(stderr=True, highlight=False)
+
+
+def program() -> str:
+    """What to type for this program here: its name, or where the shell would not find that, how it was called."""
+    if shutil.which("xcnorm"):
+        return "xcnorm"
+    return sys.argv[0] if Path(sys.argv[0]).name == "xcnorm" else "python -m xcnorm"
 
 
 def print_json(result: Mapping[str, object]) -> None:

@@ -11,11 +11,12 @@ from xcnorm.data import Benchmark, load
 from xcnorm.engine.distributed import World
 from xcnorm.engine.experiment import Experiment
 from xcnorm.engine.failures import machine_failures
+from xcnorm.engine.networks import build_model, start_weights
 from xcnorm.engine.precision import precision
 from xcnorm.engine.runs import RunFolder
 from xcnorm.engine.tensorboard import TensorBoard
 from xcnorm.engine.testing import write_results
-from xcnorm.engine.trainer import Trainer, build_model
+from xcnorm.engine.trainer import Trainer
 from xcnorm.engine.training import Progress, train
 from xcnorm.environment import environment
 from xcnorm.errors import UserError
@@ -65,7 +66,7 @@ def run_experiment(
             for warning in benchmark.warnings:
                 notify(warning)
             with machine_failures(experiment, world), precision(experiment.run.precision):
-                trainer = Trainer(experiment, benchmark, world)
+                trainer = Trainer(experiment, benchmark, world, start_weights(experiment, runs))
                 trained = train(trainer, folder, progress, notify)
                 if world.leads:
                     notify("testing")
