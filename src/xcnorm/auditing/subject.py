@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xcnorm.auditing.pictures import printable
 from xcnorm.data import transforms
 from xcnorm.engine.precision import precision
-from xcnorm.errors import UserError
+from xcnorm.errors import UserError, printable
 
 # By how much answers to one picture may differ from one question to the next, relative to the largest one: half
 # precision rounds differently in batches of different sizes.
