@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.methods import fill
+from benchmarks.places import fill
 from benchmarks.results_file import write
 from xcnorm.data.corruptions import CATEGORIES
 from xcnorm.engine import Experiment, RunFolder, World, load_recipe, make_experiment, run_experiment, world

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.methods import fill
+from benchmarks.places import fill
 from benchmarks.results_file import write
 from xcnorm import data
 from xcnorm.data import Benchmark

@@ -29,3 +29,13 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
     if len(known) <= _MANY:
         return f"unknown {kind} {name!r}{hint} (known: {', '.join(map(repr, known)) or 'none'})"
     return f"unknown {kind} {name!r}{hint} (near: {', '.join(map(repr, near))}; {len(known)} are known)"
+
+
+def printable(text: str) -> str:
+    r"""A name that somebody gave, without what no page can show and what would give a terminal orders.
+
+    Example:
+        >>> printable("a cat\x1b[2J")
+        'a cat�[2J'
+    """
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

@@ -37,12 +37,14 @@ CHANGES = {
     "schedule.warmup": 0.0,
     "schedule.shape": "linear",
     "schedule.ema": 0.99,
+    "data.share": 0.5,
     "run.precision": "bf16",
     "run.compile": True,
     "run.graph": True,
     "run.channels_last": True,
     "run.evaluate_every": 5,
     "run.selection": ["last"],
+    "run.probe": ["affine"],
 }
 NO_PART = {"seed": 3, "label": "ours", "run.checkpoint_every": 5}
 
@@ -87,6 +89,9 @@ def test_an_average_or_a_start_that_there_is_not_is_not_written():
     assert "ema" not in small.experiment().to_toml()
     assert "ema = 0.99" in small.experiment(schedule__ema=0.99).to_toml()
     assert small.experiment(schedule__ema=0.0).hash == small.experiment().hash
+    assert "share" not in small.experiment().to_toml()
+    assert "share = 0.1" in small.experiment(data__share=0.1).to_toml()
+    assert small.experiment(data__share=1.0).hash == small.experiment().hash
     assert "start" not in small.experiment().to_toml()
 
 

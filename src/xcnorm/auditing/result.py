@@ -252,7 +252,7 @@ def load_audit(path: Path | str) -> Audit:
         values = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is no saved audit: {error}; give the audit.json of an audit") from error
     try:
         if values["kind"] != "audit" or values["format"] != FORMAT:

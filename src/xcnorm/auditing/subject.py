@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from xcnorm.auditing.pictures import printable
 from xcnorm.data import transforms
 from xcnorm.engine.precision import precision
 from xcnorm.errors import UserError
@@ -160,6 +161,16 @@ class Subject:
             shape = tuple(answered.shape) if isinstance(answered, Tensor) else type(answered).__name__
             raise UserError(f"{self.name} must answer with a row of numbers for each of {count} pictures, not {shape}")
         return answered.float().cpu()
+
+
+def tell_apart(subjects: Sequence[Subject]) -> None:
+    """Make the names of subjects printable, and give those of one name a number."""
+    seen: dict[str, int] = {}
+    for subject in subjects:
+        subject.name = printable(subject.name)
+        seen[subject.name] = seen.get(subject.name, 0) + 1
+        if seen[subject.name] > 1:
+            subject.name += f" ({seen[subject.name]})"
 
 
 @contextmanager
