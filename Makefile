@@ -44,6 +44,10 @@ bench: $(INSTALLED) ## time the layers
 
 soak: $(INSTALLED) ## make things go wrong for long, and write down what came of it
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --rounds $(ROUNDS) --out benchmarks/results/trust/faults_cpu.json
+	$(INSTALL) --editable ".[soak]"
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzzing .cache/fuzzing --out benchmarks/results/trust/fuzzing_cpu.json
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.soak .cache/soak --out benchmarks/results/trust/training_cpu.json
+	XCNORM_EXAMPLES=10000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/nn/test_geometry_of_torch.py --timeout 0
 	$(BIN)/python -m benchmarks.trust benchmarks/results/trust/*.json docs/trust.md
 
 docs: $(DOCS_INSTALLED) ## build the documentation into site/

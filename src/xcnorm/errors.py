@@ -11,6 +11,22 @@ class UserError(ValueError):
     """Something the user must fix; the command line prints it as one line and exits with 2."""
 
 
+def one_line(text: object, most: int = 200) -> str:
+    r"""A text that may be anybody's, such as a library's complaint or a name in a file, fit for a message.
+
+    Args:
+        text: The text.
+        most: How many characters of it are shown.
+
+    Example:
+        >>> one_line("it goes\n on")
+        'it goes on'
+        >>> one_line("\x1b[2J")
+        '�[2J'
+    """
+    return printable(" ".join(str(text).split())[:most])
+
+
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
     """Say in one line that a name is not known, which one may have been meant, and which ones there are.
 

@@ -161,6 +161,8 @@ def test_it_is_frozen():
         ({"optimiser__learning_rate": float("inf")}, "optimiser.learning_rate: input should be a finite number"),
         ({"run__selection": []}, "run.selection"),
         ({"data__augment": ["flop"]}, "data.augment: unknown transform 'flop'; did you mean 'flip'"),
+        ({"model": {"options": {"a\nb": {}}}}, "model.options.a b"),
+        ({"seed": "3" * 10_000}, "seed: input should be a valid integer"),
         ({"seed": -1}, "seed: input should be greater than or equal to 0, not -1"),
         ({"seed": "3"}, "seed: input should be a valid integer, not '3'"),
     ],

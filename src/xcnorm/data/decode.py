@@ -32,7 +32,7 @@ from torch import Tensor
 
 from xcnorm.data.readers.picture import read_picture
 from xcnorm.data.staging import staging
-from xcnorm.errors import UserError
+from xcnorm.errors import UserError, one_line
 from xcnorm.files import disk_errors, flush
 
 _CHUNK = 64  # pictures that a process is given at a time; after an error, it finishes these
@@ -105,8 +105,8 @@ def open_decoded(out: Path) -> Tensor:
                 raise
             # Linux keeps room for changes to all of it, and refuses where that is more than there is.
             array = open_memmap(out, mode="r")
-    except (OSError, ValueError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
+    except Exception as error:  # its header is Python's syntax, and the parser raises anything
+        reason = getattr(error, "strerror", None) or one_line(error) or type(error).__name__
         raise UserError(f"{out} cannot be read as decoded pictures ({reason}); decode them again") from error
     if array.ndim != 4 or array.shape[3] != 3 or array.dtype != np.uint8:
         raise UserError(f"{out} holds no decoded pictures but {array.dtype} of shape {array.shape}; decode them again")

@@ -24,7 +24,7 @@ from xcnorm.engine.settings import (
     StartSettings,
     Values,
 )
-from xcnorm.errors import UserError, unknown_name
+from xcnorm.errors import UserError, one_line, unknown_name
 from xcnorm.models import Network, create_model
 
 EARLIER: Mapping[str, Mapping[str, Any]] = {
@@ -35,6 +35,7 @@ EARLIER: Mapping[str, Mapping[str, Any]] = {
 or the folders of its runs would not be found again."""
 
 _LENGTHS = ("iterations", "epochs")
+_LONGEST = 500  # characters of what is said about a value, which may be anything
 
 
 class Experiment(Settings):
@@ -245,7 +246,7 @@ def _explain(error: ValidationError) -> str:
         return unknown_name(f"setting{inside}", name, _fields(parent))
     message = first["msg"].removeprefix("Value error, ")
     given = f", not {first['input']!r}" if first["type"] != "value_error" else ""
-    return f"{where}: {message[:1].lower()}{message[1:]}{given}" if where else message
+    return one_line(f"{where}: {message[:1].lower()}{message[1:]}{given}" if where else message, _LONGEST)
 
 
 def _fields(path: Sequence[int | str]) -> Iterator[str]:

@@ -235,6 +235,8 @@ def _check(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
         _expect(isinstance(config["benchmark"], str), "config.toml: benchmark is not a name")
         _expect(isinstance(config["model"]["layer"], str), "config.toml: model.layer is not a name")
         _expect(isinstance(config["method"]["name"], str), "config.toml: method.name is not a name")
+        augment = config["method"].get("augment", "none")
+        _expect(isinstance(augment, str), "config.toml: method.augment is not a name")
         _expect(isinstance(config.get("benchmark_options", {}), dict), "config.toml: benchmark_options is not a table")
         _expect(isinstance(metrics["title"], str), "metrics.json: title is not a text")
         for key in ("notes", "missing"):
@@ -244,8 +246,10 @@ def _check(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
         _expect(_is_number(metrics["steps"]), f"metrics.json: {metrics['steps']!r} is not a number")
         for name, tested in metrics["selection"].items():
             for domain, score in {"source": tested["source"], **tested["targets"]}.items():
-                value = score[metrics["metric"]]
-                _expect(value is None or _is_number(value), f"metrics.json: {name}, {domain}: {value!r} is no score")
+                for value in (score[metrics["metric"]], *score.values()):
+                    _expect(
+                        value is None or _is_number(value), f"metrics.json: {name}, {domain}: {value!r} is no score"
+                    )
             for corruption, value in tested.get("robustness", {}).items():
                 _expect(_is_number(value), f"metrics.json: {name}, robustness to {corruption}: {value!r} is no score")
     except KeyError as error:
