@@ -39,12 +39,12 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
         >>> unknown_name("model", "resnet81", ["resnet18", "densenet121"])
         "unknown model 'resnet81'; did you mean 'resnet18'? (known: 'densenet121', 'resnet18')"
     """
-    known = sorted(known)
+    known, given = sorted(known), one_line(repr(name))
     near = get_close_matches(str(name), known, n=_SHOWN, cutoff=0.0)  # all of them are near enough to be listed
     hint = f"; did you mean {near[0]!r}?" if get_close_matches(str(name), near[:1]) else ""
     if len(known) <= _MANY:
-        return f"unknown {kind} {name!r}{hint} (known: {', '.join(map(repr, known)) or 'none'})"
-    return f"unknown {kind} {name!r}{hint} (near: {', '.join(map(repr, near))}; {len(known)} are known)"
+        return f"unknown {kind} {given}{hint} (known: {', '.join(map(repr, known)) or 'none'})"
+    return f"unknown {kind} {given}{hint} (near: {', '.join(map(repr, near))}; {len(known)} are known)"
 
 
 def printable(text: str) -> str:

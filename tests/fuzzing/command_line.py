@@ -63,7 +63,7 @@ _SEEDS = {
     "report": ["runs", "runs --format csv", "runs --preset paper/table1_digits_mini --format markdown", "runs --json"],
     "evaluate": ["runs", "runs/digits-mini --json"],
     "data list": ["", "digits-mini", "--json"],
-    "data verify": ["digits-mini --data runs", "digits --data nowhere --json"],
+    "data verify": ["digits --data nowhere", "camelyon17 --data runs --json"],
 }
 COMMANDS: dict[str, Prepared] = {
     "xcnorm": partial(_called, (), seeds=["--version", "train --help", "data --help", "report -h"]),
