@@ -23,6 +23,7 @@ MODULES = [
     "xcnorm.models",
     "xcnorm.nn",
     "xcnorm.ops",
+    "xcnorm.playground",
     "xcnorm.report",
     "xcnorm.sweep",
 ]

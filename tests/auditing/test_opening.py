@@ -13,7 +13,7 @@ from xcnorm.auditing import open_model
 from xcnorm.auditing.subject import Normalisation
 from xcnorm.engine import RunFolder
 from xcnorm.engine.experiment import make_experiment
-from xcnorm.engine.trainer import build_network
+from xcnorm.engine.networks import build_network
 from xcnorm.errors import UserError
 
 CPU = torch.device("cpu")

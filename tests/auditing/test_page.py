@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 import xcnorm
+from tests.accessibility import everywhere
 from tests.auditing.small import CLASSES, TYPES, Brightness, folder
 from tests.report.browser import Browser, find_chromium
 from tests.report.test_html import Page
@@ -83,6 +84,7 @@ def test_in_a_browser_nothing_is_loaded_and_nothing_runs_that_should_not(text, t
         assert all(url.startswith(("file:", "data:")) for url in browser.requests)
         assert browser.evaluate("[...document.images].every(i => i.complete && i.naturalWidth === 16)")
         assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert everywhere(browser) == []
 
 
 @pytest.mark.parametrize(

@@ -344,3 +344,17 @@ def test_mistakes_in_a_preset_are_one_line(tmp_path, text, words):
     path.write_text("\n".join(values.values()))
     with pytest.raises(UserError, match=re.escape(words)):
         load_preset(path)
+
+
+def test_a_preset_may_have_the_arms_of_another(tmp_path):
+    path = tmp_path / "mine.toml"
+    head = 'title = "Mine"\narms_of = "{}"\n[base]\nbenchmark = "digits-mini"\n'
+    path.write_text(head.format("study/where_digits"))
+    assert [arm.label for arm in load_preset(path).arms] == [
+        arm.label for arm in load_preset("study/where_digits").arms
+    ]
+    path.write_text(head.format("study/where_digit"))
+    with pytest.raises(
+        UserError, match="unknown preset in arms_of 'study/where_digit'; did you mean 'study/where_digits"
+    ):
+        load_preset(path)

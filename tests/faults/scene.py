@@ -59,6 +59,7 @@ class Program:
         self.pid = os.fork()
         if not self.pid:
             code = 70
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray, in the process that is forked, has taken it
             try:
                 with said.open("wb", buffering=0) as file:
                     os.dup2(file.fileno(), 1)

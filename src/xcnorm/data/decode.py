@@ -239,8 +239,11 @@ def fitted(path: Path, pixels: int | None) -> np.ndarray:
         UserError: It cannot be read.
     """
     picture = read_picture(path)
-    if pixels is None:
-        return picture
+    return picture if pixels is None else middle_square(picture, pixels)
+
+
+def middle_square(picture: np.ndarray, pixels: int) -> np.ndarray:
+    """The largest central square of a picture ``(H, W, 3)``, uint8, resized with Pillow's bilinear filter."""
     # To cut out a square while resizing is to resize the whole and then cut, except that no side needs rounding.
     height, width = picture.shape[:2]
     side = min(height, width)

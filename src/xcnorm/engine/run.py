@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from xcnorm.data import Benchmark, load
 from xcnorm.engine.distributed import World
 from xcnorm.engine.experiment import Experiment
 from xcnorm.engine.failures import machine_failures
+from xcnorm.engine.networks import build_model, start_weights
 from xcnorm.engine.precision import precision
 from xcnorm.engine.runs import RunFolder
 from xcnorm.engine.tensorboard import TensorBoard
 from xcnorm.engine.testing import write_results
-from xcnorm.engine.trainer import Trainer, build_model
+from xcnorm.engine.trainer import Trainer
 from xcnorm.engine.training import Progress, train
 from xcnorm.environment import environment
 from xcnorm.errors import UserError
@@ -64,7 +66,7 @@ def run_experiment(
             for warning in benchmark.warnings:
                 notify(warning)
             with machine_failures(experiment, world), precision(experiment.run.precision):
-                trainer = Trainer(experiment, benchmark, world)
+                trainer = Trainer(experiment, benchmark, world, start_weights(experiment, runs))
                 trained = train(trainer, folder, progress, notify)
                 if world.leads:
                     notify("testing")
@@ -95,4 +97,7 @@ def evaluate_run(folder: RunFolder, world: World, *, data: Path | None = None) -
 
 
 def _load(experiment: Experiment, data: Path | None) -> Benchmark:
-    return load(experiment.benchmark, data, **experiment.benchmark_options)
+    benchmark = load(experiment.benchmark, data, **experiment.benchmark_options)
+    if experiment.data.share == 1:
+        return benchmark
+    return replace(benchmark, train=benchmark.train.share(experiment.data.share, experiment.seed))

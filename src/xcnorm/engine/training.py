@@ -105,7 +105,7 @@ def _log(trainer: Trainer, folder: RunFolder, loss: float) -> None:
         raise _diverged(f"the loss became {loss} in step {trainer.step}")
     if trainer.world.leads:
         rate = float(trainer.optimiser.param_groups[0]["lr"])
-        epoch = trainer.batches.sampler.epoch
+        epoch = trainer.feed.epoch
         seconds = round(trainer.seconds, 3)
         folder.log({"step": trainer.step, "epoch": epoch, "loss": loss, "learning_rate": rate, "seconds": seconds})
 
