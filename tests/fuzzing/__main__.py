@@ -19,7 +19,7 @@ from random import Random
 
 import atheris
 
-with atheris.instrument_imports(include=["xcnorm", "tarfile", "zipfile", "pickle", "tomllib", "csv", "json", "typer"]):
+with atheris.instrument_imports(include=["xcnorm", "tarfile", "zipfile", "pickle", "tomllib", "csv", "json"]):
     from tests.fuzzing.entrances import ENTRANCES
     from xcnorm.environment import environment
 

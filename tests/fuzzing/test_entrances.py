@@ -10,6 +10,7 @@ from tests.fuzzing.entrance import answer
 from tests.fuzzing.entrances import ENTRANCES
 from tests.fuzzing.structures import restructured
 
+pytestmark = pytest.mark.soak
 EXAMPLES = {**dict.fromkeys(ENTRANCES, 60), **dict.fromkeys(COMMANDS, 15)}
 
 

@@ -29,7 +29,7 @@ def test_networks(name):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_methods(name):
-    """A training step in float32. With two threads and on torch 2.11 they differ by 1e-7; other CPUs may do worse."""
+    """A training step in float32. Two threads, or torch 2.11, make a difference of 1e-7; another CPU may make more."""
     loss, logits = make.answers(name)
     assert loss == pytest.approx(METHODS[name]["loss"], rel=1e-4)
     torch.testing.assert_close(logits, torch.tensor(METHODS[name]["logits"]), rtol=1e-3, atol=1e-3)

@@ -5,6 +5,8 @@ import pytest
 from tests.soak.training import Soak
 from tests.soak.variants import VARIANTS
 
+pytestmark = pytest.mark.soak
+
 # Of the moving averages. In float32, measured 7e-5 in 1100 steps; in bfloat16, whose products have eight bits, 0.11.
 TOLERANCE = {"float32": 1e-3, "bf16": 0.2}
 
