@@ -3,15 +3,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO_INSTALLED := $(VENV)/.demo-installed
 INSTALLED := $(VENV)/.installed
-DOCS_INSTALLED := $(VENV)/.docs-installed
-INSTALL := $(BIN)/python -m pip install --constraint constraints/ci.txt
+PIP := $(BIN)/python -m pip
+INSTALL := $(PIP) install --constraint constraints/ci.txt
 ROUNDS ?= 40
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo browser test lint bench soak docs clean
+.PHONY: help setup demo browser test lint bench soak mutants docs lock audit-deps clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 setup: $(INSTALLED) ## install everything a developer needs into .venv
 
@@ -50,28 +50,44 @@ soak: $(INSTALLED) ## make things go wrong for long, and write down what came of
 	XCNORM_EXAMPLES=10000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/nn/test_geometry_of_torch.py --timeout 0
 	$(BIN)/python -m benchmarks.trust benchmarks/results/trust/*.json docs/trust.md
 
-docs: $(DOCS_INSTALLED) ## build the documentation into site/
+docs: $(INSTALLED) ## build the documentation into site/
 	$(BIN)/zensical build --clean --strict
 
+lock: $(DEMO_INSTALLED) ## write the hashes of the pinned packages anew
+	$(INSTALL) uv
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --config-file constraints/uv.toml --universal \
+		--python-version 3.11.5 --generate-hashes --no-annotate --no-emit-package torch --extra dev --extra docs \
+		--constraint constraints/ci.txt --output-file constraints/hashes.txt pyproject.toml
+
+# Strict, because it is no answer to have asked nobody: without a network, or with an index that knows no advisories.
+audit-deps: $(INSTALLED) ## known vulnerabilities of what is pinned; needs a network
+	$(INSTALL) pip-audit
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement constraints/hashes.txt
+
+mutants: $(INSTALLED) ## count the small mistakes that no test notices; takes hours
+	$(INSTALL) mutmut
+	OMP_NUM_THREADS=1 $(BIN)/mutmut run
+	$(BIN)/python -m benchmarks.mutation --out benchmarks/results/trust/mutation_cpu.json
+
 clean: ## remove everything that can be made again
-	rm -rf $(VENV) site dist .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) site dist mutants .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
-# What is installed, by its marks: the demo's packages, with them everything for developers, and the documentation's on
-# top. Marks are written last and taken away first: an install that was killed leaves none, and the next one starts from
-# an empty environment instead of trusting half a package.
+# What is installed, by its marks: the demo's packages, and with them everything for developers. Marks are written last and
+# taken away first: an install that was killed leaves none, and the next one starts from an empty environment instead of
+# trusting half a package.
 $(DEMO_INSTALLED): pyproject.toml constraints/ci.txt
-	$(call install,demo,$(DEMO_INSTALLED))
+	test -e $@ || $(PYTHON) -m venv --clear $(VENV)
+	rm -f $@
+	$(INSTALL) --editable ".[demo]"
+	touch $@
 
-$(INSTALLED): pyproject.toml constraints/ci.txt
-	$(call install,dev,$(DEMO_INSTALLED) $(INSTALLED))
-
-$(DOCS_INSTALLED): $(INSTALLED)
-	$(call install,docs,$(DEMO_INSTALLED) $(INSTALLED) $(DOCS_INSTALLED))
-
-# install(extra, marks)
-define install
+# Every file that is installed has its hash checked, but for torch's, of which there is one for each kind of machine; what
+# its builds for GPUs ask for comes with it. The package itself is built by what was checked.
+$(INSTALLED): pyproject.toml constraints/ci.txt constraints/hashes.txt
 	test -e $(DEMO_INSTALLED) || $(PYTHON) -m venv --clear $(VENV)
-	rm -f $(2)
-	$(INSTALL) --editable ".[$(1)]"
-	touch $(2)
-endef
+	rm -f $(DEMO_INSTALLED) $@
+	$(PIP) install --require-hashes --no-deps --requirement constraints/hashes.txt
+	$(INSTALL) torch
+	$(PIP) install --no-build-isolation --no-deps --editable .
+	$(PIP) check
+	touch $(DEMO_INSTALLED) $@

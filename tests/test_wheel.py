@@ -1,5 +1,8 @@
 """What is built for a package index: the wheel's files, and a description that shows without the files beside it."""
 
+import hashlib
+import os
+import shutil
 import zipfile
 from email import message_from_string
 from pathlib import Path
@@ -12,12 +15,14 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "xcnorm"
 
 
+def build(root, folder):
+    (path,) = hatchling.WheelBuilder(str(root)).build(directory=str(folder), versions=["standard"])
+    return Path(path)
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    (path,) = hatchling.WheelBuilder(str(ROOT)).build(
-        directory=str(tmp_path_factory.mktemp("dist")), versions=["standard"]
-    )
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(build(ROOT, tmp_path_factory.mktemp("dist"))) as archive:
         yield archive
 
 
@@ -38,3 +43,16 @@ def test_its_description_has_no_link_that_leads_nowhere(wheel):
     assert "](" not in description.replace("](http", "")
     assert "front.png" not in description
     assert "the table of variants has the controls" in " ".join(description.lower().split())
+
+
+def test_the_same_sources_make_the_same_wheel_on_another_day_and_in_another_folder(tmp_path):
+    copied = tmp_path / "copied"
+    shutil.copytree(
+        ROOT / "src", copied / "src", ignore=shutil.ignore_patterns("__pycache__"), copy_function=shutil.copy
+    )
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copied / name)
+    for path in copied.rglob("*"):
+        os.utime(path, (10**9, 10**9))
+    ours, theirs = build(ROOT, tmp_path / "ours"), build(copied, tmp_path / "theirs")
+    assert hashlib.sha256(ours.read_bytes()).digest() == hashlib.sha256(theirs.read_bytes()).digest()

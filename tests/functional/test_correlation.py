@@ -100,3 +100,34 @@ def test_a_constant_filter_answers_zero_with_a_finite_gradient():
     assert (value == 0).all()
     value.sum().backward()
     assert weight.grad.isfinite().all()
+
+
+def test_deviations_and_norms_of_patches_have_their_epsilon(patches):
+    deviation = (patches.var(-1, correction=0, keepdim=True) + 0.3).sqrt()
+    torch.testing.assert_close(xf.patch_deviation(patches, eps=0.3), deviation)
+    torch.testing.assert_close(xf.patch_norm(patches, eps=0.3), deviation * 18**0.5)
+
+
+def test_both_printed_forms_of_ncc_have_the_same_epsilon(patches, weight):
+    torch.testing.assert_close(xf.ncc(patches, weight, 0.3), xf.ncc_expanded(patches, weight, 0.3), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("c", [0.5, 1.9, 4.0])
+def test_the_robust_epsilon_is_that_of_a_value_of_one_or_of_half_a_small_scale(c):
+    norm = xf.robust_patch_norm(torch.zeros(1, 18, dtype=F64), c, "huber", eps=0.3)
+    floor = 0.3 * min(1, c / 2) ** 2
+    torch.testing.assert_close(norm, torch.full_like(norm, (18 * floor) ** 0.5))
+
+
+def test_the_printed_robust_function_is_the_default(patches, weight):
+    torch.testing.assert_close(xf.robust_ncc(patches, weight, 2.0), xf.robust_ncc(patches, weight, 2.0, "welsch"))
+    torch.testing.assert_close(xf.robust_patch_norm(patches, 2.0), xf.robust_patch_norm(patches, 2.0, "welsch"))
+
+
+@pytest.mark.parametrize("shape", [(18,), (5, 18), (2, 5, 18)])
+def test_a_standardised_channel_has_mean_zero_and_deviation_one(shape):
+    patches = 3 + torch.randn(shape, dtype=F64)
+    channels = xf.standardise_channels(patches, 3, eps=0.0).unflatten(-1, (3, 6))
+    assert channels.shape == (*shape[:-1], 3, 6)
+    torch.testing.assert_close(channels.mean(-1), torch.zeros_like(channels[..., 0]))
+    torch.testing.assert_close(channels.std(-1, correction=0), torch.ones_like(channels[..., 0]))

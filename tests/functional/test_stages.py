@@ -104,3 +104,44 @@ def test_bad_names_and_undefined_statistics_are_refused():
         xf.channel_norm(torch.ones(2, 3), "layer")
     with pytest.raises(ValueError, match="single position"):
         xf.channel_norm(torch.ones(2, 3, 1, 1), "instance")
+
+
+def test_an_exponent_that_is_a_number_has_the_slope_of_a_learnt_one():
+    slopes = []
+    for tau in (1.7, torch.tensor(1.7, dtype=F64, requires_grad=True), torch.tensor(1.7, dtype=F64)):
+        u = torch.linspace(-1, 1, 20, dtype=F64, requires_grad=True)
+        xf.sharpen(u, tau).sum().backward()
+        slopes.append(u.grad)
+    torch.testing.assert_close(slopes[0], slopes[1])
+    torch.testing.assert_close(slopes[0], slopes[2])
+
+
+@pytest.mark.parametrize("positions", [(), (5,), (4, 5)])
+def test_gain_multiplies_every_channel_by_its_factor(positions):
+    u, factor = torch.randn(2, 3, *positions, dtype=F64), torch.tensor([2.0, -30.0, 0.4], dtype=F64)
+    amplified = xf.gain(u, factor)
+    for channel in range(3):
+        torch.testing.assert_close(amplified[:, channel], u[:, channel] * factor[channel])
+
+
+def test_the_mask_of_a_dense_layer_is_a_sigmoid_of_its_norm():
+    norm, weight, bias = torch.rand(5, 2, dtype=F64), torch.tensor([2.0, -3.0], dtype=F64), torch.tensor([0.5, 0.25])
+    mask = xf.attention_mask(norm, weight.view(2, 1), bias)
+    torch.testing.assert_close(mask, torch.sigmoid(norm * weight + bias))
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_the_mask_sees_a_neighbourhood_that_goes_on_beyond_the_edge(size):
+    norm, weight, bias = torch.rand(2, 1, 6, dtype=F64), torch.randn(1, 1, size, dtype=F64), torch.tensor([0.7])
+    mask = xf.attention_mask(norm, weight, bias.double())
+    for at in range(6):
+        seen = [norm[:, 0, min(max(at + offset - size // 2, 0), 5)] * weight[0, 0, offset] for offset in range(size)]
+        torch.testing.assert_close(mask[:, 0, at], torch.sigmoid(sum(seen) + 0.7), rtol=1e-7, atol=0)
+
+
+@pytest.mark.parametrize("statistics", ["batch", "instance"])
+@pytest.mark.parametrize("positions", [(7,), (1, 5), (2, 3)])
+def test_channel_norm_is_differentiable(statistics, positions):
+    u = torch.randn(3, 2, *positions, dtype=F64, requires_grad=True)
+    assert gradcheck(lambda u: xf.channel_norm(u, statistics), u)
+    assert gradgradcheck(lambda u: xf.channel_norm(u, statistics), u)

@@ -10,7 +10,7 @@ from scipy.stats import entropy
 
 from xcnorm.data.corruptions import CATEGORIES
 from xcnorm.errors import UserError
-from xcnorm.metrics import by_category, robustness_score
+from xcnorm.metrics import by_category, divergence, robustness_score
 
 
 def random_rows(seed, count=6, classes=4, sharpness=1.0):
@@ -71,6 +71,13 @@ def test_bad_input_is_named_in_one_line(clean, corrupted, message):
     with pytest.raises(UserError, match=message) as caught:
         robustness_score(clean, corrupted)
     assert "\n" not in str(caught.value)
+
+
+def test_which_predictions_are_none_is_said():
+    with pytest.raises(UserError, match=r"^the clean predictions must be probabilities"):
+        divergence(ROWS.log(), ROWS)
+    with pytest.raises(UserError, match=r"^the corrupted predictions must be probabilities"):
+        divergence(ROWS, ROWS.log())
 
 
 def test_categories_are_means_over_the_members_that_are_there():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, roc_auc_score
 
 from xcnorm.errors import UserError
-from xcnorm.metrics import score
+from xcnorm.metrics import calibration_error, score
 
 
 def predictions(count, classes, seed=0, dtype=torch.float64):
@@ -104,6 +104,15 @@ def test_bins_of_calibration_are_closed_to_the_right():
     probabilities = torch.tensor([[0.6, 0.4], [0.58, 0.42], [0.62, 0.38]], dtype=torch.float64)
     labels = torch.tensor([1, 0, 0])
     assert score(probabilities, labels)["calibration_error"] == pytest.approx((abs(-0.6 + 0.42) + 0.38) / 3)
+
+
+def test_the_edges_of_the_bins_are_evenly_spaced():
+    """Two images, one right and one wrong, as sure: of one bin the gaps cancel, of two they add up."""
+    for edge in range(1, 15):
+        below, above = edge / 15 - 0.01, edge / 15 + 0.01
+        confidence = torch.tensor([below, above], dtype=torch.float64)
+        apart = (1 - below + above) / 2
+        assert calibration_error(confidence, torch.tensor([True, False])) == pytest.approx(apart)
 
 
 @given(st.integers(2, 6), st.integers(1, 60), st.integers(0, 10**6))

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 import statistics
+import sys
 
 import numpy as np
 import pytest
@@ -183,3 +184,21 @@ def test_bad_input_is_named_in_one_line(function, arguments, message):
     with pytest.raises(UserError, match=message) as caught:
         function(*arguments)
     assert "\n" not in str(caught.value)
+
+
+def test_whole_numbers_of_any_type_are_compared_as_numbers():
+    ours, theirs = np.array([1, 2], dtype=np.uint8), np.array([3, 2], dtype=np.uint8)
+    assert compare(ours, theirs).difference == -1
+
+
+def test_the_same_seeds_and_images_give_the_same_comparison_again():
+    ours, theirs = np.random.default_rng(0).normal(size=(2, 20))
+    assert compare(ours, theirs) == compare(ours, theirs)
+    images = torch.arange(40) % 3 == 0, torch.arange(40) % 4 == 0
+    assert compare_predictions(*images) == compare_predictions(*images)
+
+
+def test_without_scipy_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    with pytest.raises(UserError, match=r"^statistics need a package .*\[report\]"):
+        summarise([1.0, 2.0])

@@ -39,6 +39,19 @@ def test_the_score_of_a_batch_is_told_when_it_is_counted_in():
     torch.testing.assert_close(score.compute().item(), robustness_score(*predictions()))
 
 
+def test_batches_count_the_same_however_they_are_counted_in():
+    (first, second), score = parts(*predictions(), 3), RobustnessScore()
+    score.update(*first)
+    score(*second)
+    torch.testing.assert_close(score.compute().item(), robustness_score(*predictions()))
+
+
+def test_a_score_is_summed_in_double_precision():
+    score = RobustnessScore()
+    score.update(*predictions())
+    assert score.compute().dtype == torch.float64
+
+
 def test_scores_of_several_parts_are_merged():
     clean, corrupted = predictions()
     scores = []
@@ -100,6 +113,18 @@ def test_processes_have_one_score(tmp_path: Path):
     for rank in range(2):
         for found in torch.load(tmp_path / f"{rank}.pt"):
             torch.testing.assert_close(found, expected)
+
+
+def test_a_process_of_its_own_has_its_own_score(tmp_path: Path):
+    score = RobustnessScore()
+    score.update(*predictions())
+    alone = score.compute()
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        assert score.compute() == alone
+        assert score.compute() == alone
+    finally:
+        dist.destroy_process_group()
 
 
 def test_torchmetrics_has_these_methods_too():
