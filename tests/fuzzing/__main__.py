@@ -125,14 +125,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=600, help="of each entrance, if that comes first")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()
-    begin, found = time.monotonic(), []
+    # Of what is loaded now: the files may change while it runs.
+    begin, here, found = time.monotonic(), environment("cpu"), []
     for name in ENTRANCES:
         if options.only in name:
             found.append(fuzz(name, options.folder / name.replace(" ", "_"), options.cases, options.seconds))
             print(json.dumps(found[-1]), flush=True)
     if options.out is not None:
         seconds = round(time.monotonic() - begin)
-        result = {"environment": environment("cpu"), "seconds": seconds, "rows": list(map(row, found))}
+        result = {"environment": here, "seconds": seconds, "rows": list(map(row, found))}
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     sys.exit(any(each["crashes"] for each in found))

@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    end = time.monotonic() + options.seconds
+    end, here = time.monotonic() + options.seconds, environment("cpu")
     soaks = [resumed(options.folder, precision) for precision in ("float32", "bf16")]
     while time.monotonic() < end and min(soak.step for soak, _ in soaks) < options.steps:
         for place, (soak, seconds) in enumerate(soaks):
@@ -62,7 +62,7 @@ def main() -> None:
         seconds = round(sum(seconds for _, seconds in soaks))
         found = rows({soak.precision: soak for soak, _ in soaks})
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        result = {"environment": environment("cpu"), "seconds": seconds, "rows": found}
+        result = {"environment": here, "seconds": seconds, "rows": found}
         options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
