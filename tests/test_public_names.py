@@ -19,6 +19,7 @@ MODULES = [
     "xcnorm.engine",
     "xcnorm.metrics",
     "xcnorm.functional",
+    "xcnorm.fusion",
     "xcnorm.methods",
     "xcnorm.models",
     "xcnorm.nn",

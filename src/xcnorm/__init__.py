@@ -9,9 +9,24 @@ from typing import TYPE_CHECKING
 from xcnorm._version import __version__
 
 if TYPE_CHECKING:
-    from xcnorm import auditing, conversion, data, engine, functional, methods, metrics, models, nn, ops, report, sweep
+    from xcnorm import (
+        auditing,
+        conversion,
+        data,
+        engine,
+        functional,
+        fusion,
+        methods,
+        metrics,
+        models,
+        nn,
+        ops,
+        report,
+        sweep,
+    )
     from xcnorm.auditing import audit
     from xcnorm.conversion import calibrate, conversion_report, convert, revert
+    from xcnorm.fusion import fuse
     from xcnorm.models import create_model, list_models
     from xcnorm.nn import (
         RXCNormConv1d,
@@ -44,6 +59,8 @@ __all__ = [
     "data",
     "engine",
     "functional",
+    "fuse",
+    "fusion",
     "list_models",
     "methods",
     "metrics",
@@ -61,6 +78,7 @@ _HOME = {  # every other name in small letters is a module, and all that is left
     "convert": "conversion",
     "conversion_report": "conversion",
     "create_model": "models",
+    "fuse": "fusion",
     "list_models": "models",
     "revert": "conversion",
 }

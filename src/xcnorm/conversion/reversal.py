@@ -40,6 +40,12 @@ def plain_layers(model: nn.Module) -> dict[str, Plain]:
     return plain
 
 
+def forget_plain(model: nn.Module) -> None:
+    """Forget what was taken out of a model and of all that is inside."""
+    for module in model.modules():
+        module.__dict__.pop(_ATTRIBUTE, None)
+
+
 def revert(model: nn.Module) -> nn.Module:
     """Put the plain layers back that `convert` took out. The model is changed and returned.
 
@@ -88,8 +94,8 @@ def revert(model: nn.Module) -> nn.Module:
                 model = each.module
     if not found:
         raise ValueError("this model was not converted, so there is nothing to revert")
+    forget_plain(model)
     for module in model.modules():
-        module.__dict__.pop(_ATTRIBUTE, None)
         detach_report(module)
     return model
 
