@@ -1,7 +1,7 @@
 """XCNorm layers in ONNX's operators, few and standard ones.
 
-The equations are those of `xcnorm.ops.formulas`, the statistics of patches axis by axis included. Where there are several
-sets of channels that are standardised together, each is one more image of the batch.
+The equations are those of `xcnorm.ops.formulas`, the statistics of patches axis by axis included. Where there are
+several sets of channels that are standardised together, each is one more image of the batch.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ from xcnorm.functional.sharpen import SHARPEN_FLOOR
 
 _END = 2**63 - 1  # of an axis, whatever its size
 
+_LARGEST = 80.0  # of which the exponential is still a float32
+_BELOW_ONE = 1 - 2.0**-24  # the float32 next to one, whose logarithm is not zero
+
 Value = Any  # of a graph under way; onnxscript has no name for it
 
 
 def _welsch(op: Any, t: Value) -> Value:
-    # 1 - exp(-2 x) = 2 tanh(x) / (1 + tanh(x)), precise where it is small.
-    tanh = op.Tanh(op.Mul(op.Mul(t, t), 0.25))
-    return op.Div(tanh, op.Add(op.Mul(tanh, 0.5), 0.5))
+    # 1 - exp(-y) as y (u - 1) / log u with u = exp(-y): precise where y is small, as the rounding of u cancels.
+    y = op.Min(op.Mul(op.Mul(t, t), 0.5), _LARGEST)
+    u = op.Min(op.Exp(op.Neg(y)), _BELOW_ONE)
+    return op.Mul(y, op.Div(op.Sub(u, 1.0), op.Log(u)))
 
 
 def _tukey(op: Any, t: Value) -> Value:

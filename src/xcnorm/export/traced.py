@@ -1,10 +1,11 @@
-"""Traces: a fused network as a program of torch.export, for any number of images and, where it can be, any size."""
+"""Traces: a fused network as a program of torch.export."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,35 +14,26 @@ from torch.export import Dim, ExportedProgram
 from xcnorm.errors import UserError
 from xcnorm.ops.dispatch import VARIABLE
 
-_SMALLEST = 2  # the size that it was made for, over the smallest one that an export promises to take
 
-
-def trace(network: nn.Module, images: Tensor) -> tuple[ExportedProgram, bool]:
-    """Trace a network.
+def trace(network: nn.Module, images: Tensor, any_size: bool) -> ExportedProgram:
+    """Trace a network for any number of images.
 
     Args:
         network: In evaluation mode.
         images: Two of the size that it was made for.
-
-    Returns:
-        The program, and whether it takes images of any size, from half of theirs.
+        any_size: Whether images may have other sizes. That the network then does the same is to be checked.
 
     Raises:
         UserError: It cannot be traced.
     """
-    batch = Dim("batch", min=1)
-    height, width = (Dim(name, min=-(-images.shape[axis] // _SMALLEST)) for name, axis in (("height", 2), ("width", 3)))
-    why: Exception | None = None
-    for sizes in ({2: height, 3: width}, {}):
-        try:
-            with torch.no_grad(), _plain_operators():
-                program = torch.export.export(network, (images,), dynamic_shapes=({0: batch, **sizes},), strict=False)
-        except Exception as error:  # of many kinds, by whatever the network does
-            why = error
-        else:
-            return program, bool(sizes)
-    reason = (str(why).strip().splitlines() or [type(why).__name__])[0]
-    raise UserError(f"{type(network).__name__} cannot be traced by torch.export: {reason}") from why
+    shapes: dict[int, Any] = {0: Dim("batch", min=1)}
+    if any_size:
+        shapes |= {2: Dim.DYNAMIC, 3: Dim.DYNAMIC}
+    try:
+        with torch.no_grad(), _plain_operators():
+            return torch.export.export(network, (images,), dynamic_shapes=(shapes,), strict=False)
+    except Exception as error:  # of many kinds, by whatever the network does
+        raise UserError(f"torch.export cannot trace this network: {first_line(error)}") from error
 
 
 @contextmanager
@@ -56,3 +48,8 @@ def _plain_operators() -> Iterator[None]:
             del os.environ[VARIABLE]
         else:
             os.environ[VARIABLE] = before
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

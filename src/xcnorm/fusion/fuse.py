@@ -52,12 +52,17 @@ def fuse(model: nn.Module) -> nn.Module:
         >>> torch.allclose(fuse(network)(images), network(images), atol=1e-4)
         True
     """
-    if any(isinstance(module, FixedStages) for module in model.modules()):
+    if is_fused(model):
         raise ValueError("this model is fused already")
     fusion = _Fusion(copy.deepcopy(model).eval().requires_grad_(False))
     fusion.fold_layers()
     fusion.fold_norms()
     return fusion.finish()
+
+
+def is_fused(model: nn.Module) -> bool:
+    """Whether a model has layers that `fuse` made."""
+    return any(isinstance(module, FixedStages) for module in model.modules())
 
 
 class _Fusion:
