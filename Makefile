@@ -1,22 +1,34 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DEMO_INSTALLED := $(VENV)/.demo-installed
 INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.docs-installed
 INSTALL := $(BIN)/python -m pip install --constraint constraints/ci.txt
+ROUNDS ?= 40
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench docs clean
+.PHONY: help setup demo browser test lint bench soak docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup: $(INSTALLED) ## install everything a developer needs into .venv
 
-demo: $(INSTALLED) ## train and compare three small networks on the embedded digits
+demo: $(DEMO_INSTALLED) ## train and compare three small networks on the embedded digits
 	$(BIN)/xcnorm demo
 
-test: lint ## check style, types, floors, and run the tests
+# Without one, what a browser must show is skipped, with a reason. So nothing here is an error.
+browser: # install Debian's Chromium for the tests, where there is none and it can be
+	@for name in chromium chromium-browser google-chrome; do command -v $$name > /dev/null && exit 0; done; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null; then \
+		echo "no Chromium, and no right or no apt-get to install it: tests in a browser will be skipped"; exit 0; fi; \
+	echo "installing Chromium for the tests in a browser"; export DEBIAN_FRONTEND=noninteractive; \
+	timeout 240 sh -c 'apt-get -qq install --yes --no-install-recommends chromium > /dev/null 2>&1 \
+		|| { apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium; } > /dev/null 2>&1' \
+	|| echo "Chromium cannot be installed: tests in a browser will be skipped"
+
+test: lint browser ## check style, types, floors, and run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/kernels
 	# Triton decides at its import whether it compiles for a GPU or interprets on the CPU: a run of its own.
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/kernels
@@ -30,20 +42,36 @@ lint: $(INSTALLED) ## check style, types and floors
 bench: $(INSTALLED) ## time the layers
 	$(BIN)/xcnorm bench layers --quick
 
+soak: $(INSTALLED) ## make things go wrong for long, and write down what came of it
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --rounds $(ROUNDS) --out benchmarks/results/trust/faults_cpu.json
+	$(INSTALL) --editable ".[soak]"
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzzing .cache/fuzzing --out benchmarks/results/trust/fuzzing_cpu.json
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.soak .cache/soak --out benchmarks/results/trust/training_cpu.json
+	XCNORM_EXAMPLES=10000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/nn/test_geometry_of_torch.py --timeout 0
+	$(BIN)/python -m benchmarks.trust benchmarks/results/trust/*.json docs/trust.md
+
 docs: $(DOCS_INSTALLED) ## build the documentation into site/
 	$(BIN)/zensical build --clean --strict
 
 clean: ## remove everything that can be made again
 	rm -rf $(VENV) site dist .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
-# The mark is written last and taken away first: an install that was killed leaves none, and the next one
-# starts from an empty environment instead of trusting half a package.
+# What is installed, by its marks: the demo's packages, with them everything for developers, and the documentation's on
+# top. Marks are written last and taken away first: an install that was killed leaves none, and the next one starts from
+# an empty environment instead of trusting half a package.
+$(DEMO_INSTALLED): pyproject.toml constraints/ci.txt
+	$(call install,demo,$(DEMO_INSTALLED))
+
 $(INSTALLED): pyproject.toml constraints/ci.txt
-	test -e $@ || $(PYTHON) -m venv --clear $(VENV)
-	rm -f $@
-	$(INSTALL) --editable ".[dev]"
-	touch $@
+	$(call install,dev,$(DEMO_INSTALLED) $(INSTALLED))
 
 $(DOCS_INSTALLED): $(INSTALLED)
-	$(INSTALL) --editable ".[docs]"
-	touch $@
+	$(call install,docs,$(DEMO_INSTALLED) $(INSTALLED) $(DOCS_INSTALLED))
+
+# install(extra, marks)
+define install
+	test -e $(DEMO_INSTALLED) || $(PYTHON) -m venv --clear $(VENV)
+	rm -f $(2)
+	$(INSTALL) --editable ".[$(1)]"
+	touch $(2)
+endef

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bars import BARS, bars_table, verdicts
+from benchmarks.places import fill
 from benchmarks.roofline import draw_roofline
 from xcnorm.bench.summary import QUANTITIES, TextTable, tables
-from xcnorm.errors import UserError
 
 _MEANS = ("Bars", "Geometric means")  # how titles of tables begin that have no row for every case
 
@@ -26,22 +26,18 @@ def write_page(result: Mapping[str, Any], page: Path) -> None:
     """Put a result in its place on a page, and the roofline of layers beside the page."""
     apart = _apart(result)
     name = ", ".join([f"{result['subject']} {result['device']}", *apart])
-    begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
-    text = page.read_text(encoding="utf-8")
-    if begin not in text or end not in text:
-        raise UserError(f"{page} has no place for this result: {begin} and {end}")
+    figure = page.with_name(f"{page.stem}_{result['device']}.svg")
+    drawn = result["subject"] == "layers" and not apart
     parts = [_origin(result)]
-    if result["subject"] == "layers" and not apart:
-        figure = page.with_name(f"{page.stem}_{result['device']}.svg")
-        draw_roofline(result, figure)
+    if drawn:
         parts.append(f"![Roofline of the layers on {result['device']}]({figure.name})")
     found = [bars_table(verdicts(result, BARS[result["subject"]]))]
     found += [_growth(result["growth"])] if result.get("growth") else []
     found += reversed(tables(result))
     parts += [_markdown(table) for table in found if not apart or table.title.startswith(_MEANS)]
-    before, rest = text.split(begin)
-    after = rest.split(end)[1]
-    page.write_text("\n\n".join([before + begin, *parts, end + after]), encoding="utf-8")
+    fill(page, "\n\n".join(parts), name)
+    if drawn:
+        draw_roofline(result, figure)
 
 
 def _apart(result: Mapping[str, Any]) -> list[str]:

@@ -1,9 +1,11 @@
 """The examples of the documentation run, page by page, from top to bottom.
 
 Those below docs/extending add something to the package; `tests.promises` runs each of them in a process of its own.
+Those of the tutorial are run as its notebook.
 """
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,14 +21,21 @@ FILES = sorted(
 )
 
 
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
 def examples(page: Path) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    return blocks(page, "python")
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if examples(page) and page.parent.name != "extending"], ids=lambda page: page.name
-)
+RUN_ELSEWHERE = ("extending", "tutorial")  # a folder, and a page
+RUN_HERE = [page for page in PAGES if examples(page) and not {page.parent.name, page.stem} & set(RUN_ELSEWHERE)]
+
+
+@pytest.mark.parametrize("page", RUN_HERE, ids=lambda page: page.name)
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
+    shutil.copytree(ROOT / "tests" / "compatibility" / "0.1.0" / "continued" / "folder", tmp_path / "runs")
     monkeypatch.chdir(tmp_path)
     exec(compile("\n".join(examples(page)), page.name, "exec"), {"__name__": page.stem})
 
@@ -41,3 +50,16 @@ def test_what_docs_and_docstrings_name_is_there():
     for name in NAMES:
         assert find(name) is not None, name
     assert [name for name in FILES if "NAME" not in name and not (ROOT / name).exists()] == []
+
+
+def test_what_cannot_run_here_is_at_least_python():
+    """Blocks under ``py`` need a package that not everybody has; tests/examples runs what they are taken from."""
+    found = [(page, block) for page in PAGES for block in blocks(page, "py")]
+    assert len(found) < 4
+    for page, block in found:
+        compile(block, page.name, "exec")
+
+
+def test_every_block_is_of_a_kind_that_is_looked_at():
+    kinds = {kind for page in PAGES for kind in re.findall(r"^```(\w+)$", page.read_text(), re.MULTILINE)}
+    assert kinds == {"python", "py", "sh", "bash", "text", "toml"}

@@ -24,6 +24,7 @@ MODULES = [
     "xcnorm.models",
     "xcnorm.nn",
     "xcnorm.ops",
+    "xcnorm.playground",
     "xcnorm.report",
     "xcnorm.sweep",
 ]

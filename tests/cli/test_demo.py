@@ -1,9 +1,11 @@
 """The demonstration end to end, with a few steps."""
 
 import json
+import sys
 
 import pytest
 
+from tests.test_commands_in_docs import read
 from xcnorm.cli import main
 
 # One process for all of it: what it starts with is dear.
@@ -37,9 +39,27 @@ def test_again_it_prints_the_same_without_training(folder, capsys):
         assert word in printed.out
     assert "R-XCNorm: 2 steps" in printed.err
     assert "is finished already" in printed.err
+    check_the_end(printed.out, folder)
     assert {path: path.stat().st_mtime_ns for path in logs} == logs
     assert main(["demo", "--iterations", "2", "--json", "--out", str(folder)]) == 0
     assert json.loads(capsys.readouterr().out)["page"].endswith("report.html")
+
+
+def check_the_end(said, folder):
+    """It ends with what to open, and with two commands to try, which the command line takes."""
+    *_, what, playground, _, audit, _ = said.splitlines()
+    assert what == f"The report is {folder / 'report.html'}: open it in a browser. Then try:"
+    for line, name in ((playground, "playground"), (audit, "audit")):
+        assert f"xcnorm {name} " in line
+        read(line)
+    assert str(folder) in playground
+
+
+def test_packages_that_are_missing_are_told_before_training(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlxtend", None)
+    assert main(["demo", "--out", str(tmp_path / "demo")]) == 2
+    assert 'pip install "xcnorm[demo]"' in capsys.readouterr().err
+    assert not (tmp_path / "demo").exists()
 
 
 def test_an_unwritable_folder_fails_before_training(tmp_path, capsys):

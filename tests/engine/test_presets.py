@@ -317,6 +317,7 @@ def test_a_preset_that_is_not_there():
         ("across = {seed = 1}", "across must be a table of settings with a list of values for each"),
         ('mini = {title = "t"}', "unknown key 'mini'"),
         ("arms = [1]", "arms must be tables"),
+        ("arms = 3", "arms must be tables"),
         ("arms = [{}]", "one of the arms has no label"),
         ('arms = [{label = "a", sett = {}}]', "did you mean 'set'"),
         ('arms = [{label = "a", paper = {svhn = "x"}}]', "svhn of 'a' must be a number"),
@@ -325,7 +326,15 @@ def test_a_preset_that_is_not_there():
         ('arms = [{preset = "methods/erm_mni"}]', "unknown preset of an arm 'methods/erm_mni'; did you mean"),
         ('arms = [{preset = "paper/fig_mrs"}]', "unknown preset of an arm 'paper/fig_mrs'"),
         ('arms = [{label = "a", preset = 3}]', "unknown preset of an arm '3'"),
-        ('arms = [{label = "a", set = 3}]', "set of 'a' must be a table of settings"),
+        ('arms = [{label = "a", set = 3}]', "set of 'a' must be a table"),
+        ('arms = [{label = "a", paper = 3}]', "paper of 'a' must be a table"),
+        ("title = [3]", "title must be a text, not [3]"),
+        ("recipe = 3", "recipe must be a text, not 3"),
+        ("columns = [1]", "columns must be a list of names, not [1]"),
+        ("base = {benchmark = [1]}", "base.benchmark must be a name, not [1]"),
+        (f"across = {{{', '.join(f'a{n} = [1, 2]' for n in range(40))}}}", "experiments are more than 100000"),
+        (f"across = {'[' * 3000}", "is not valid TOML"),
+        (f"seeds = [{'1' * 5000}]", "is not valid TOML"),
     ],
 )
 def test_mistakes_in_a_preset_are_one_line(tmp_path, text, words):
@@ -334,4 +343,18 @@ def test_mistakes_in_a_preset_are_one_line(tmp_path, text, words):
     path = tmp_path / "mine.toml"
     path.write_text("\n".join(values.values()))
     with pytest.raises(UserError, match=re.escape(words)):
+        load_preset(path)
+
+
+def test_a_preset_may_have_the_arms_of_another(tmp_path):
+    path = tmp_path / "mine.toml"
+    head = 'title = "Mine"\narms_of = "{}"\n[base]\nbenchmark = "digits-mini"\n'
+    path.write_text(head.format("study/where_digits"))
+    assert [arm.label for arm in load_preset(path).arms] == [
+        arm.label for arm in load_preset("study/where_digits").arms
+    ]
+    path.write_text(head.format("study/where_digit"))
+    with pytest.raises(
+        UserError, match="unknown preset in arms_of 'study/where_digit'; did you mean 'study/where_digits"
+    ):
         load_preset(path)

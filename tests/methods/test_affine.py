@@ -17,9 +17,14 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
+def numbers(count, source):
+    (drawn,) = Affine().draw_numbers(torch.Size((count, 3, 1, 1)), source)
+    return drawn
+
+
 def forward(**settings):
     """5,000 maps from old places to new ones, with these settings alone."""
-    back = Affine(**{**STILL, **settings}).maps(5000, 20, 40, generator())
+    back = Affine(**{**STILL, **settings}).maps(numbers(5000, generator()), 20, 40)
     there = back[:, :, :2].inverse()
     return there, -(there @ back[:, :, 2:])[..., 0]
 
@@ -62,11 +67,10 @@ def test_a_shift_is_a_share_of_each_axis():
 
 
 def test_all_together_are_scaled_then_sheared_then_turned_then_shifted():
-    method, source = Affine(), generator(7)
-    back = method.maps(3, 20, 40, generator(7))
-    numbers = (2 * torch.rand(6, 3, generator=source) - 1).double().numpy()
+    drawn = numbers(3, generator(7))
+    back = Affine().maps(drawn, 20, 40)
     for image in range(3):
-        turn, scale, stretch, shear, right, down = numbers[:, image]
+        turn, scale, stretch, shear, right, down = drawn[image].double().numpy()
         angle, size, wider = math.radians(20 * turn), 0.98**0.5 * 2 ** (scale / 2), 1.2 ** (stretch / 2)
         point = np.array([3.0, -2.0])
         new = np.diag([size * wider, size / wider]) @ point
@@ -81,16 +85,16 @@ def test_what_a_view_shows_is_where_the_map_puts_it():
     method = Affine(**{**STILL, "shift": 0.25})
     inputs = -torch.ones(1, 3, 16, 16)
     inputs[:, :, 6:9, 6:9] = 1.0
-    view = method.view(inputs, generator(2))
-    shift = method.maps(1, 16, 16, generator(2))[0, :, 2]
+    (view,), drawn = method.views_of(inputs, generator(2)), numbers(1, generator(2))
+    shift = method.maps(drawn, 16, 16)[0, :, 2]
     light = (view[0, 0] + 1) / 2
     pixels = torch.arange(16.0)
     assert light.sum().item() == pytest.approx(9, rel=1e-4)
     assert (light.sum(0) @ pixels / 9).item() == pytest.approx(7 - shift[0].item(), abs=1e-3)
     assert (light.sum(1) @ pixels / 9).item() == pytest.approx(7 - shift[1].item(), abs=1e-3)
     white, smaller = torch.ones(1, 3, 16, 16), {**STILL, "scale": (0.5, 0.5)}
-    assert Affine(**smaller).view(white, generator())[0, 0, 0, 0] == -1
-    assert torch.equal(Affine(**smaller, beyond="border").view(white, generator()), white)
+    assert Affine(**smaller).views_of(white, generator())[0][0, 0, 0, 0] == -1
+    assert torch.equal(Affine(**smaller, beyond="border").views_of(white, generator())[0], white)
 
 
 def test_views():

@@ -105,7 +105,7 @@ def test_the_loss(diversity):
 
 def test_the_third_view_is_randconvs_mix(monkeypatch):
     seen = []
-    monkeypatch.setattr(RandConv, "view", lambda self, images, generator: seen.append(self) or images + 1)
+    monkeypatch.setattr(RandConv, "view", lambda self, images, *drawn: seen.append(self) or images + 1)
     _, _, (images, _, _, view) = exact()
     torch.testing.assert_close(view, images + 1)
     assert (seen[0].mix, seen[0].kernels, seen[0].identity) == (True, (1, 3, 5, 7), 0.0)

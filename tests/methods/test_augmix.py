@@ -22,22 +22,28 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def rows(count):
-    """Numbers for so many pictures."""
-    return lambda make: make(count)
+def turn(count, source):
+    """Numbers for an operation on each of so many pictures."""
+    return AugMix().draw_turn(torch.Size((count, 3, 1, 1)), 1, source)
+
+
+def chosen_amounts(count, pixels, source):
+    chosen, rest = (each.flatten(0, 1) for each in turn(count, source))
+    return chosen, AugMix().amounts(pixels, pixels, chosen, rest)
 
 
 class Darkening(AugMix):
     """Every operation halves a picture, so that one can see how many there were."""
 
-    def operate(self, copies, active, draw, generator):
+    def operate(self, copies, active, *numbers):
         return copies * 0.5 ** active[:, None, None, None]
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 3.0])
 def test_weights_are_dirichlet_and_beta(alpha):
     """Each share of three by itself is Beta(alpha, 2 alpha); together they are 1."""
-    shares, weight = AugMix(alpha=alpha).weights(images(5000, 1).double(), 2, generator())
+    method = AugMix(alpha=alpha)
+    shares, weight = method.weights(method.draw_numbers(torch.Size((5000, 3, 1, 1)), generator())[-1])
     torch.testing.assert_close(shares.sum(2), torch.ones(5000, 2).double())
     for chain in range(3):
         share = shares[..., chain].flatten().numpy()
@@ -52,11 +58,11 @@ def test_weights_are_dirichlet_and_beta(alpha):
 def test_a_mixture_is_a_mean_of_the_picture_and_its_chains():
     method, given, seen = Darkening(), images().double(), []
     for seed in range(30):
-        found = method.mixtures(given, 2, generator(seed))
-        source = generator(seed)
-        depths = torch.randint(1, 4, (36,), generator=source).view(6, 2, 3)
+        _, *found = method.views_of(given, generator(seed))
+        depths, *_, gammas = method.draw_numbers(given.shape, generator(seed))
         seen += depths.flatten().tolist()
-        shares, weight = method.weights(given, 2, source)
+        shares, weight = method.weights(gammas)
+        depths = depths.view(6, 2, 3)
         factor = 1 - weight + weight * (shares * 0.5**depths).sum(2)
         for number, mixture in enumerate(found):
             torch.testing.assert_close((mixture + 1) / 2, (given + 1) / 2 * factor[:, number, None, None, None])
@@ -64,9 +70,9 @@ def test_a_mixture_is_a_mean_of_the_picture_and_its_chains():
 
 
 def test_a_fixed_depth_is_the_number_of_operations():
-    method, given = Darkening(depth=5, chains=2), images().double()
-    (found,) = method.mixtures(given, 1, generator())
-    _, weight = method.weights(given, 1, generator())
+    method, given = Darkening(depth=5, chains=2, consistency=0.0), images().double()
+    (found,) = method.views_of(given, generator())
+    _, weight = method.weights(method.draw_numbers(given.shape, generator())[-1])
     factor = 1 - weight[:, 0] * (1 - 0.5**5)
     torch.testing.assert_close((found + 1) / 2, (given + 1) / 2 * factor[:, None, None, None])
 
@@ -83,7 +89,7 @@ def test_operations_are_equally_likely_at_the_levels_of_the_published_program():
         "translate_x",
         "translate_y",
     ]
-    chosen, amounts = AugMix().choose(32, 32, rows(20_000), generator())
+    chosen, amounts = chosen_amounts(20_000, 32, generator())
     found = {name: amounts[chosen == number].numpy() for number, name in enumerate(names)}
     assert stats.chisquare([len(amounts) for amounts in found.values()]).pvalue > 1e-3
     level = stats.uniform(0.1, 2.9)  # what the program draws at severity 3
@@ -101,8 +107,8 @@ def test_operations_are_equally_likely_at_the_levels_of_the_published_program():
 
 def test_an_operation_is_the_one_that_was_drawn():
     copies = torch.rand(60, 3, 8, 8, generator=generator())
-    found = AugMix().operate(copies, torch.ones(60, dtype=torch.bool), rows(60), generator(4))
-    chosen, amounts = AugMix().choose(8, 8, rows(60), generator(4))
+    found = AugMix().operate(copies, torch.ones(60, dtype=torch.bool), *turn(60, generator(4)))
+    chosen, amounts = chosen_amounts(60, 8, generator(4))
     for number, name in ((1, "equalize"), (4, "rotate"), (7, "translate_x")):
         own = chosen == number
         assert own.any()
@@ -111,7 +117,7 @@ def test_an_operation_is_the_one_that_was_drawn():
 
 def test_inactive_copies_stay_as_they_are():
     copies, active = torch.rand(6, 3, 8, 8, generator=generator()), torch.arange(6) % 2 == 0
-    found = AugMix().operate(copies, active, rows(6), generator(4))
+    found = AugMix().operate(copies, active, *turn(6, generator(4)))
     assert torch.equal(found[1::2], copies[1::2])
     assert not torch.equal(found[::2], copies[::2])
 

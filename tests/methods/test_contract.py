@@ -119,6 +119,8 @@ def test_a_method_with_a_head_and_numbers_for_each_image_learns_through_an_augme
 
 def test_an_augmentation_makes_the_same_views_in_every_process(augmentation):
     """Each takes its part of the random numbers for all."""
+    if find_method(augmentation).distributed:
+        pytest.skip(find_method(augmentation).distributed)
     trainer = small.trainer(augmentation)
     images, _ = trainer.images.take(torch.arange(16))
     made, _ = experiment(method__name=augmentation).method.make()
@@ -132,6 +134,32 @@ def test_an_augmentation_makes_the_same_views_in_every_process(augmentation):
     for views in zip(together, *(views for views, _ in parts), strict=True):
         torch.testing.assert_close(torch.cat(views[1:]), views[0], rtol=1e-4, atol=1e-5)
     assert all(torch.equal(other, state) for _, other in parts)
+
+
+def test_views_of_several_steps_are_those_of_each(augmentation):
+    """With the same random numbers, and in much fewer operations."""
+    one, several = small.trainer(augmentation), small.trainer(augmentation)
+    several.feed.together = 6
+    for _ in range(6):
+        for at_once, alone in zip(next(several.feed), next(one.feed), strict=True):
+            torch.testing.assert_close(at_once, alone, rtol=1e-4, atol=1e-5)
+    states = [trainer.generators["method"].get_state() for trainer in (one, several)]
+    assert torch.equal(*states)
+
+
+def test_views_of_several_steps_are_asked_for_together(augmentation):
+    """Operations on images are what a processor has to start one by one on a GPU."""
+
+    def operations(count):
+        trainer = small.trainer(augmentation)
+        shape, generator = torch.Size((16, 3, 32, 32)), trainer.generators["method"]
+        foreseen = [trainer.objective.foresee(shape, generator) for _ in range(count)]
+        images, labels, _ = trainer.batches.take(count)
+        with Counted() as counted:
+            trainer.objective.draw_foreseen(images, labels, foreseen)
+        return counted.operations
+
+    assert operations(32) < 32 * operations(1) / 4
 
 
 def test_the_memory_format_of_images_changes_no_view(augmentation):
@@ -150,6 +178,18 @@ class Asked(TorchDispatchMode):
         name = operation.overloadpacket.__name__
         if name in ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "equal", "repeat_interleave"):
             self.operations.add(name)
+        return operation(*args, **kwargs or {})
+
+
+class Counted(TorchDispatchMode):
+    """Counts operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.operations += 1
         return operation(*args, **kwargs or {})
 
 

@@ -22,6 +22,17 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
+def changed(method, given, source):
+    return method.changed(given, *(each.to(given) for each in method.draw_network(given.shape, source)))
+
+
+def blended(method, given, source):
+    """Two images of networks, and the map that blends them."""
+    one, other = (changed(method, given, source) for _ in range(2))
+    points = normal(source, len(given), 1, 7, 7)
+    return one, other, method.maps(points, *given.shape[2:])
+
+
 def normal(source, *shape):
     return torch.randn(*shape, generator=source).double()
 
@@ -46,12 +57,12 @@ def by_hand(given, source, layers=4):
 @pytest.mark.parametrize("layers", [1, 2, 4])
 def test_each_image_is_mixed_with_what_its_own_network_makes_of_it(layers):
     for seed in range(5):
-        found = GinIpa(layers=layers).changed(images(), generator(seed))
+        found = changed(GinIpa(layers=layers), images(), generator(seed))
         torch.testing.assert_close(found, by_hand(images(), generator(seed), layers))
 
 
 def test_the_frobenius_norm_stays():
-    found, given = GinIpa().changed(images(), generator()), images()
+    found, given = changed(GinIpa(), images(), generator()), images()
     for before, after in zip(given, found, strict=True):
         assert np.linalg.norm(after.flatten()) == pytest.approx(np.linalg.norm(before.flatten()), rel=1e-4)
     assert not torch.allclose(found, given, atol=0.1)
@@ -74,12 +85,12 @@ def test_maps_are_uniform_b_splines(degree):
 
 
 def test_maps_are_smooth_and_reach_from_0_to_1():
-    found = GinIpa().maps(images(200, 32, 24), generator())
+    points = normal(generator(), 200, 1, 7, 7)
+    found = GinIpa().maps(points, 32, 24)
     assert found.shape == (200, 1, 32, 24)
     torch.testing.assert_close(found.amin((1, 2, 3)), torch.zeros(200).double())
     torch.testing.assert_close(found.amax((1, 2, 3)), torch.ones(200).double())
     assert found.diff(dim=2).abs().max() < 0.3
-    points = normal(generator(), 200, 1, 7, 7)
     field = spline_weights(32, 4, 3).double() @ points @ spline_weights(24, 4, 3).double().T
     shown = torch.stack([found.flatten(1), field.flatten(1)])
     for one, other in shown.unbind(1):
@@ -87,10 +98,8 @@ def test_maps_are_smooth_and_reach_from_0_to_1():
 
 
 def test_the_views_are_blended_by_a_map_and_by_its_opposite():
-    method, source = GinIpa(), generator(4)
-    one, other = method.changed(images(), source), method.changed(images(), source)
-    share = method.maps(images(), source)
-    first, second = method.views_of(images(), generator(4))
+    one, other, share = blended(GinIpa(), images(), generator(4))
+    first, second = GinIpa().views_of(images(), generator(4))
     torch.testing.assert_close(first, one * share + other * (1 - share))
     torch.testing.assert_close(second, one * (1 - share) + other * share)
     plain = GinIpa(patches=0).views_of(images(), generator(4))
@@ -103,7 +112,7 @@ def test_views_by_form():
     assert len(GinIpa(consistency=0.0).views_of(given, generator())) == 2
     released = GinIpa(form="released")
     assert [released.learned, len(released.views_of(given, generator()))] == [1, 3]
-    third = [released.changed(given, source := generator()), *(released.changed(given, source) for _ in range(2))][2]
+    third = [changed(released, given, source := generator()), *(changed(released, given, source) for _ in range(2))][2]
     assert torch.equal(released.views_of(given, generator())[2], third)
     assert GinIpa(layers=0).views_of(given, generator()) == [given]
 

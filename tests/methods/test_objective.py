@@ -117,7 +117,7 @@ class Doubled(Augmentation):
     def learned(self):
         return 2
 
-    def views_of(self, images, generator):
+    def views_with(self, images):
         return [images, 2 * images]
 
 
@@ -149,7 +149,7 @@ def test_pro_randconv_through_affine_views_learns_from_those_and_from_its_own_of
     loss = made(*made.draw(images(), labels, source))
     source = generator()
     (first,) = Affine().views_of(images(), source)
-    second = ProRandConv().view(first, source)
+    _, second = ProRandConv().views_of(first, source)
     assert [torch.equal(*pair) for pair in zip(made.network.seen, (first, second), strict=True)] == [True, True]
     expected = F.cross_entropy(made.network(first), labels) + F.cross_entropy(made.network(second), labels)
     torch.testing.assert_close(loss, expected)

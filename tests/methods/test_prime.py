@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 from scipy.signal import convolve2d
 
+from xcnorm.data.streams import Stream
 from xcnorm.errors import UserError
 from xcnorm.methods.prime import Prime, filtered, recoloured, smooth_fields, temperatures
 from xcnorm.methods.warping import sampled
@@ -24,14 +25,15 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
+def turn(method, given, seed=0):
+    """The numbers of an operation on each picture: which, 0 a filter, 1 the warp, 2 a curve; and those of each."""
+    return method.draw_turn(given.shape, 1, generator(seed))
+
+
 def operated(method, given, seed=0):
-    count = len(given)
-    return method.operate(given, torch.ones(count, dtype=torch.bool), lambda make: make(count), generator(seed))
-
-
-def chosen(count, seed=0):
-    """0 is a filter, 1 the warp, 2 a curve."""
-    return torch.randint(3, (count, 1), generator=generator(seed))[:, 0]
+    """What becomes of the pictures, and which operation each went through."""
+    numbers = turn(method, given, seed)
+    return method.operate(given, torch.ones(len(given), dtype=torch.bool), *numbers), numbers[0][:, 0]
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])
@@ -59,7 +61,8 @@ def test_a_curve_adds_sines():
 
 def test_a_field_has_modes_of_the_variance_of_the_paper():
     """Seen by their orthogonality: 1 / (i² + j²) up to the cut, and nothing beyond."""
-    fields = smooth_fields(4000, 4, 33, 17, generator()).double()
+    normal = torch.randn(1, 4000, 8, 8, generator=generator(), dtype=torch.float64)
+    (fields,) = smooth_fields(normal, torch.tensor([4]), 33, 17)
     modes = torch.arange(1, 9, dtype=torch.float64)
     down, across = ((math.pi * torch.linspace(0, 1, size).double()[:, None] * modes).sin() for size in (33, 17))
     heights = (down.mT @ fields @ across) / (16 * 8)
@@ -74,23 +77,30 @@ def test_a_field_has_modes_of_the_variance_of_the_paper():
 
 def test_the_slightest_warp_moves_by_half_a_pixel():
     for size, cut in ((32, 3), (32, 10), (224, 50)):
-        slight, strong = temperatures(size, cut)
+        slight, strong = (float(each) for each in temperatures(size, torch.tensor(cut).double()))
         assert size * math.sqrt(math.pi * slight * math.log(cut)) / 2 == pytest.approx(0.5)
         assert strong == pytest.approx(4 / (math.pi**3 * cut**2 * math.log(cut)))
 
 
 def test_a_displacement_is_a_field_at_a_random_temperature():
+    """Of several batches at once; the sums end at a frequency that is drawn as well."""
     method, cuts, warmths = Prime(modes=(2, 9)), [], []
-    for seed in range(400):
-        source = generator(seed)
-        most, warmth = (math.sin(math.pi / 2 * number) ** 2 for number in torch.rand(2, generator=source).tolist())
+    drawn = [turn(method, pictures(1), seed)[-2:] for seed in range(400)]
+    ends, modes = (torch.cat(each) for each in zip(*drawn, strict=True))
+    found = method.displacements(16, 12, ends, modes)
+    for batch, numbers in enumerate(ends.double().tolist()):
+        most, warmth = (math.sin(math.pi / 2 * number) ** 2 for number in numbers)
         cuts.append(min(2 + int(most * 8), 9))
         warmths.append(warmth)
-        slight, strong = temperatures(16, cuts[-1])
-        strong = max(slight, strong)
-        field = smooth_fields(2, cuts[-1], 16, 12, source)
-        expected = math.sqrt(slight + warmth * (strong - slight)) * field * torch.tensor([[[16.0]], [[12.0]]])
-        torch.testing.assert_close(method.displacement(16, 12, generator(seed)), expected)
+        own = modes[batch, :, : cuts[-1], : cuts[-1]]
+        assert own.all()
+        assert modes[batch].count_nonzero() == own.numel()
+        slight, strong = (float(each) for each in temperatures(16, torch.tensor(cuts[-1]).double()))
+        heat = math.sqrt(slight + warmth * (max(slight, strong) - slight))
+        frequency = torch.arange(1.0, cuts[-1] + 1)
+        inside = (frequency[:, None].square() + frequency.square()).sqrt() < cuts[-1] + 0.5
+        (field,) = smooth_fields((own * inside)[None], torch.tensor([99]), 16, 12)
+        torch.testing.assert_close(found[batch], heat * field * torch.tensor([[[16.0]], [[12.0]]]))
     assert stats.kstest(warmths, stats.beta(0.5, 0.5).cdf).pvalue > 1e-3
     assert set(cuts) == set(range(2, 10))
 
@@ -99,21 +109,21 @@ def test_draws_are_normal():
     """A curve of one sine at a half shows its height, a filter of one weight its noise; black stays by both."""
     count = 6000
     grey = torch.full((count, 1, 2, 2), 0.5, dtype=torch.float64)
-    own = chosen(count)
+    found, own = operated(Prime(waves=1, kernel=1, noise=0.1, variance=0.0025), grey)
     assert stats.chisquare(np.bincount(own)).pvalue > 1e-3
-    found = operated(Prime(waves=1, kernel=1, noise=0.1, variance=0.0025), grey)[:, 0, 0, 0] - 0.5
+    found = found[:, 0, 0, 0] - 0.5
     assert stats.kstest(found[own == 2] / 0.05, "norm").pvalue > 1e-3
     assert stats.kstest(found[own == 0] / 0.05, "norm").pvalue > 1e-3  # half of 0.1
 
 
 def test_each_picture_goes_through_what_was_drawn_for_it():
-    given, own, source, method = pictures(60), chosen(60, 3), generator(3), Prime()
-    found = operated(method, given, 3)
-    torch.randint(3, (60, 1), generator=source)
-    weights = 4 * torch.randn(60, 9, generator=source).double().view(-1, 3, 3)
+    given, method = pictures(60), Prime()
+    found, own = operated(method, given, 3)
+    _, weights, keys, ends, modes = turn(method, given, 3)
+    weights = 4 * weights.double().view(-1, 3, 3)
     weights[:, 1, 1] += 1
-    heights = 0.1 * torch.randn(60, 300, generator=source).double().view(60, 3, 100)
-    down, across = method.displacement(9, 9, source).double()
+    heights = 0.1 * Stream(0, "prime", keys[:, 0]).normal(3, 100).double()
+    ((down, across),) = method.displacements(9, 9, ends, modes.double())
     pixels = torch.arange(9.0)
     torch.testing.assert_close(found[own == 0], filtered(given, weights)[own == 0], rtol=0, atol=1e-5)
     warped = sampled(given, pixels[:, None] - down, pixels - across, "border")
@@ -122,19 +132,19 @@ def test_each_picture_goes_through_what_was_drawn_for_it():
 
 
 def test_a_filter_without_noise_changes_nothing_or_shifts_as_the_published_program():
-    given, own = pictures(60), chosen(60)
-    found = operated(Prime(noise=0.0), given)
+    given = pictures(60)
+    found, own = operated(Prime(noise=0.0), given)
     torch.testing.assert_close(found[own == 0], given[own == 0])
     shifted = torch.zeros_like(given)
     shifted[..., :-1, :-1] = given[..., 1:, 1:]
-    found = operated(Prime(noise=0.0, delta="released"), given)
+    found, _ = operated(Prime(noise=0.0, delta="released"), given)
     torch.testing.assert_close(found[own == 0], shifted[own == 0])
 
 
 def test_pictures_that_have_no_turn_stay_as_they_are():
     given = pictures()
     active = torch.arange(6) % 2 == 0
-    found = Prime().operate(given, active, lambda make: make(6), generator())
+    found = Prime().operate(given, active, *turn(Prime(), given))
     assert torch.equal(found[1::2], given[1::2])
     assert not torch.equal(found[::2], given[::2])
 

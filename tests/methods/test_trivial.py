@@ -37,13 +37,18 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def by_name(numbers):
-    chosen, amounts = numbers.double().unbind(1)
+def choose(method, count, source):
+    (numbers,) = method.draw_numbers(torch.Size((count, 3, 1, 1)), source)
+    return method.choose(numbers)
+
+
+def by_name(chosen, amounts):
+    amounts = amounts.double()
     return {name: amounts[chosen == number].numpy() for number, name in enumerate(NAMES)}
 
 
 def test_every_operation_and_every_published_amount_is_equally_likely():
-    found = by_name(TrivialAugment().choose(60_000, generator()))
+    found = by_name(*choose(TrivialAugment(), 60_000, generator()))
     assert stats.chisquare([len(amounts) for amounts in found.values()]).pvalue > 1e-3
     for name, amounts in PUBLISHED.items():
         assert np.unique(found[name].round(4)) == pytest.approx(sorted({round(amount, 4) for amount in amounts}))
@@ -56,7 +61,7 @@ def test_every_operation_and_every_published_amount_is_equally_likely():
 
 @pytest.mark.parametrize("strength", [0.25, 0.5])
 def test_the_strength_is_a_share_of_what_changes(strength):
-    full, some = (by_name(TrivialAugment(strength=each).choose(3000, generator())) for each in (1.0, strength))
+    full, some = (by_name(*choose(TrivialAugment(strength=each), 3000, generator())) for each in (1.0, strength))
     for name in ("rotate", "shear_x", "translate_y"):
         assert some[name] == pytest.approx(full[name] * strength, abs=1e-5)
     assert some["contrast"] - 1 == pytest.approx((full["contrast"] - 1) * strength, abs=1e-5)
@@ -67,8 +72,8 @@ def test_the_strength_is_a_share_of_what_changes(strength):
 def test_each_image_goes_through_what_was_drawn_for_it():
     method = TrivialAugment()
     inputs = 2 * torch.rand(80, 3, 12, 12, generator=generator(5)) - 1
-    view = (method.view(inputs, generator(1)) + 1) / 2
-    chosen, amounts = method.choose(80, generator(1)).unbind(1)
+    view = (method.views_of(inputs, generator(1))[0] + 1) / 2
+    chosen, amounts = choose(method, 80, generator(1))
     for number, name in enumerate(NAMES):
         own = chosen == number
         assert own.any()

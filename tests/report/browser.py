@@ -24,7 +24,7 @@ def find_chromium() -> str | None:
 
 
 class Browser:
-    """One page of a browser; what it requests and complains about is kept.
+    """A browser with one page open; what that requests and complains about is kept.
 
     Args:
         executable: The path of the browser.
@@ -79,8 +79,10 @@ class Browser:
                 assert "error" not in answer, answer
                 return answer["result"]
 
-    def open(self, path: Path) -> None:
-        self.call("Page.navigate", url=path.as_uri())
+    def open(self, page: Path | str) -> None:
+        """Open a file or an address, and wait until it is loaded; what other pages did is forgotten."""
+        self._events.clear()
+        self.call("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
         while not any(event["method"] == "Page.loadEventFired" for event in self._events):
             self._receive()
 
@@ -89,6 +91,15 @@ class Browser:
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+    def wait_for(self, expression: str) -> Any:
+        """The value of a JavaScript expression, once it is neither false nor empty."""
+        poll = (
+            "new Promise((resolve, reject) => { const end = Date.now() + 20000; const look = () => {"
+            f"const found = {expression}; if (found) resolve(found);"
+            "else if (Date.now() > end) reject(new Error('it never came')); else setTimeout(look, 20); }; look(); })"
+        )
+        return self.evaluate(poll)
 
     def middle(self, selector: str) -> tuple[float, float]:
         """Where the middle of an element is, once it has been scrolled to."""

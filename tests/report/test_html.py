@@ -3,14 +3,17 @@
 import re
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
+from tests.accessibility import everywhere
 from tests.report.browser import Browser, find_chromium
 from tests.report.folders import PRESET, broken_runs, digits_runs, settings, write_run
 from xcnorm.engine.presets import load_preset
 from xcnorm.report import build, find_runs
 from xcnorm.report.charts import functions
 from xcnorm.report.html import html
+from xcnorm.report.sheets import Guess, Picture, Sheet
 
 # One process for all of it: what it starts with is dear.
 pytestmark = pytest.mark.xdist_group("report_html")
@@ -194,3 +197,20 @@ def test_the_page_lives_in_a_browser(preset_page, tmp_path):
         assert browser.complaints == []
         assert {url.split(":")[0] for url in browser.requests} <= {"file", "data"}
         assert [url for url in browser.requests if url.startswith("file:")] == [path.as_uri()]
+
+
+def test_the_page_is_accessible(preset_page, tmp_path):
+    chromium = find_chromium()
+    if chromium is None:
+        pytest.skip("no Chromium here (looked for chromium, chromium-browser and google-chrome)")
+    write_run(tmp_path / "runs", settings(seed=0), {"optdigits": 0.5})
+    picture = Picture(
+        np.zeros((32, 32, 3), np.uint8), "3", (Guess("ERM", "8", 0.9, False), Guess("ours", "3", 1, True))
+    )
+    sheet = Sheet("ERM (above) and ours (below)", {"source": (picture,) * 8, "mnist_m": (picture,) * 8})
+    pages = {"table": preset_page, "sheet": html(build(find_runs(tmp_path / "runs")), [sheet], functions())}
+    with Browser(chromium, tmp_path / "profile") as browser:
+        for name, text in pages.items():
+            (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
+            browser.open(tmp_path / f"{name}.html")
+            assert everywhere(browser) == []

@@ -255,3 +255,17 @@ def test_runs_without_the_selection_are_listed(tmp_path):
         build(find_runs(tmp_path), selection="oracle")
     with pytest.raises(UserError, match="unknown selection 'lst'; did you mean 'last'"):
         build(find_runs(tmp_path), selection="lst")
+
+
+def test_a_preset_may_ask_for_further_means_by_which_arms_are_compared(tmp_path):
+    digits_runs(tmp_path)
+    path = tmp_path / "table.toml"
+    path.write_text(PRESET.replace("[base]", 'means = { "both" = ["mnist_m", "inverted"], "lost" = ["gone"] }\n[base]'))
+    table = build(find_runs(tmp_path), load_preset(path)).tables[0]
+    assert [column.name for column in table.columns] == ["optdigits", "mnist_m", "inverted", "average", "both"]
+    seeds = [100 * (0.5 + (0.03 + 0.09) / 2 + 0.01 * seed) for seed in range(3)]
+    cell = cells(table)["ERM", "both"]
+    assert cell.value == pytest.approx(fmean(seeds))
+    assert cell.paper == pytest.approx((60.0 + 59.5) / 2)
+    assert cells(table)["R-XCNorm + RC", "both"].paper is None
+    assert all("in the both (95 %" in sentence for sentence in table.comparisons)

@@ -18,8 +18,8 @@ from xcnorm.auditing.files import open_exported, open_onnx, tensors_only
 from xcnorm.auditing.subject import Normalisation, Subject
 from xcnorm.data.catalogue import card
 from xcnorm.engine import RunFolder
+from xcnorm.engine.networks import build_network
 from xcnorm.engine.precision import autocast
-from xcnorm.engine.trainer import build_network
 from xcnorm.errors import UserError
 from xcnorm.extras import needed
 

@@ -18,15 +18,15 @@ from xcnorm._version import __version__
 from xcnorm.auditing.cells import CLEAN, Answered, Asked, Cells
 from xcnorm.auditing.normalising import choose
 from xcnorm.auditing.opening import FORMS, Model, open_model
-from xcnorm.auditing.pictures import FolderPictures, LoaderPictures, Pictures, printable
+from xcnorm.auditing.pictures import FolderPictures, LoaderPictures, Pictures
 from xcnorm.auditing.result import Audit, AuditedModel, Scored, ScoredClass, corruption_errors
 from xcnorm.auditing.specimens import Specimens
-from xcnorm.auditing.subject import Normalisation, Subject
+from xcnorm.auditing.subject import Normalisation, Subject, tell_apart
 from xcnorm.data.bars import counting_bar
 from xcnorm.data.corruptions import names, published, standard
 from xcnorm.data.grid import SEVERITIES
 from xcnorm.engine import world
-from xcnorm.errors import UserError, unknown_name
+from xcnorm.errors import UserError, printable, unknown_name
 from xcnorm.locks import locked
 from xcnorm.metrics import calibration_error
 
@@ -76,7 +76,7 @@ def audit(
     busy = f"{keep} is being worked on by another audit"
     with world(device) as here, locked(keep / "lock", busy) if keep else nullcontext():
         subjects = [open_model(one, here.device) for one in several]
-        _tell_apart(subjects)
+        tell_apart(subjects)
         if isinstance(data, str | Path):
             pictures: Pictures = FolderPictures(Path(data), pixels or _common_size(subjects))
             told = printable(str(data))
@@ -229,16 +229,6 @@ def _names(subject: Subject, pictures: Pictures, truths: Tensor) -> Sequence[str
     if pictures.classes is not None:
         return pictures.classes
     return [str(label) for label in range(len(truths))]
-
-
-def _tell_apart(subjects: Sequence[Subject]) -> None:
-    """Give models of one name a number."""
-    seen: dict[str, int] = {}
-    for subject in subjects:
-        subject.name = printable(subject.name)
-        seen[subject.name] = seen.get(subject.name, 0) + 1
-        if seen[subject.name] > 1:
-            subject.name += f" ({seen[subject.name]})"
 
 
 def _common_size(subjects: Sequence[Subject]) -> int | None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from xcnorm.data import transforms
 from xcnorm.engine.precision import precision
-from xcnorm.errors import UserError
+from xcnorm.errors import UserError, printable
 
 # By how much answers to one picture may differ from one question to the next, relative to the largest one: half
 # precision rounds differently in batches of different sizes.
@@ -160,6 +160,16 @@ class Subject:
             shape = tuple(answered.shape) if isinstance(answered, Tensor) else type(answered).__name__
             raise UserError(f"{self.name} must answer with a row of numbers for each of {count} pictures, not {shape}")
         return answered.float().cpu()
+
+
+def tell_apart(subjects: Sequence[Subject]) -> None:
+    """Make the names of subjects printable, and give those of one name a number."""
+    seen: dict[str, int] = {}
+    for subject in subjects:
+        subject.name = printable(subject.name)
+        seen[subject.name] = seen.get(subject.name, 0) + 1
+        if seen[subject.name] > 1:
+            subject.name += f" ({seen[subject.name]})"
 
 
 @contextmanager

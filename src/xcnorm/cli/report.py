@@ -12,7 +12,10 @@ FORMATS = ("html", "markdown", "latex", "csv", "terminal")
 
 
 def command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUNS...", help="Folders with runs.", show_default=False)],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUNS...", help="Folders with runs, or with records of runs.", show_default=False),
+    ],
     preset: Annotated[
         str | None, typer.Option(help="Table or figure to make: the name of a preset, or a file.", show_default=False)
     ] = None,
@@ -25,8 +28,12 @@ def command(
         typer.Option("--format", help=f"One of {', '.join(FORMATS)}; by the ending of -o.", show_default=False),
     ] = None,
     selection: Annotated[
-        str, typer.Option(help="Which weights: last, best_on_source, or oracle, which is a diagnostic.")
+        str, typer.Option(help="Which weights: last, best_on_source, best_on_probe, or oracle, which is a diagnostic.")
     ] = "last",
+    records: Annotated[
+        Path | None,
+        typer.Option(help="Write each run as one small file below this folder, to publish it.", show_default=False),
+    ] = None,
     root: _arguments.Data = None,
     json: _output.Json = False,
 ) -> None:
@@ -40,12 +47,16 @@ def command(
 
     from xcnorm.engine.presets import load_preset
     from xcnorm.report import build, find_runs, renderers
+    from xcnorm.report.records import write_record
     from xcnorm.report.write import TEXTS, format_of, write
 
     if how is None:
         how = "terminal" if out is None else format_of(out)
-    report = build(find_runs(*runs), None if preset is None else load_preset(preset), selection)
+    found = find_runs(*runs)
+    report = build(found, None if preset is None else load_preset(preset), selection)
     files = [] if out is None else write(report, out, how, root)
+    if records is not None:
+        files += [write_record(run, records) for run in found.finished]
     console = _output.results(wide=True)
     if json:
         _output.print_json(report.to_dict() | {"files": list(map(str, files))})

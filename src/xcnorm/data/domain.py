@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -43,6 +43,17 @@ class Domain:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def share(self, share: float, seed: int) -> Domain:
+        """Some of it: this share of each class, at least one image, chosen by the seed, in the order they are in."""
+        generator = torch.Generator().manual_seed(seed)
+        kept = []
+        for label in self.labels.unique():
+            places = (self.labels == label).nonzero()[:, 0]
+            count = max(1, round(share * len(places)))
+            kept.append(places[torch.randperm(len(places), generator=generator)[:count]])
+        chosen = torch.cat(kept).sort().values
+        return replace(self, images=self.images[chosen], labels=self.labels[chosen])
 
 
 class Targets(Mapping[str, Domain]):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import partial, reduce
 
 import torch
 from torch import Tensor
 
 from xcnorm.data import Sampler, transforms
-from xcnorm.data.training_images import Preparation, TrainingImages
+from xcnorm.data.training_images import Change, Preparation, TrainingImages
 from xcnorm.engine.experiment import Experiment
 from xcnorm.engine.settings import DataSettings
 
@@ -56,10 +56,24 @@ class Batches:
         self.sampler = Sampler(self._size, batch, seed=seed)
 
     def __next__(self) -> tuple[Tensor, Tensor]:
+        images, labels, _ = self.take(1)
+        return images, labels
+
+    def take(self, count: int) -> tuple[Tensor, Tensor, list[int]]:
+        """So many batches: their images, one batch after the other, their labels, and the epoch of each."""
         self.sampler.resize(self._size)
-        # Whole: changes draw random numbers for all images of a batch.
-        images, labels = self._images.take(next(self.sampler), self.changes)
-        return images[self._part], labels[self._part]
+        epochs, order = zip(*((self.sampler.epoch, next(self.sampler)) for _ in range(count)), strict=True)
+        index = torch.stack(order)
+
+        def changed(images: Tensor) -> Tensor:
+            # Batch by batch, and each whole: changes draw random numbers for all images that they are given.
+            return torch.cat([reduce(_apply, self.changes, batch) for batch in images.split(index.shape[1])])
+
+        images, labels = self._images.take(index.flatten(), [changed] if self.changes else [])
+        return self._own(images, count), self._own(labels, count), list(epochs)
+
+    def _own(self, values: Tensor, count: int) -> Tensor:
+        return values.unflatten(0, (count, -1))[:, self._part].flatten(0, 1)
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Go on from a sampler's state; the images have grown already, and some may have had no turn yet."""
@@ -70,3 +84,7 @@ class Batches:
     @property
     def _size(self) -> int:
         return self._images.source_size if self._source_only else len(self._images)
+
+
+def _apply(images: Tensor, change: Change) -> Tensor:
+    return change(images)

@@ -76,6 +76,7 @@ def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
     for group in optimiser.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)
+            return  # the groups share it
         else:
             group["lr"] = rate
 

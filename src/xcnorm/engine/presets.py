@@ -7,6 +7,7 @@ Two kinds of those that come with the package are derived from others: ``methods
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -17,11 +18,14 @@ from typing import Any
 from xcnorm.engine import shipped
 from xcnorm.engine.experiment import Experiment, make_experiment, merge, override
 from xcnorm.engine.recipes import load_recipe
+from xcnorm.engine.toml import parse_toml
 from xcnorm.errors import UserError, unknown_name
 
 KINDS = ("table", "categories", "severity", "mrs", "bars", "convergence")
-_KEYS = ("title", "kind", "recipe", "seeds", "columns", "base", "across", "arms", "published")
+_KEYS = ("title", "kind", "recipe", "seeds", "columns", "means", "base", "across", "arms", "arms_of", "published")
 _TWINS = ("beyond", "paper")  # folders whose presets have twins on small data
+_FOLDERS = (*_TWINS, "best", "study")
+_MOST = 100_000  # experiments of one preset; a page of settings could ask for more than there are atoms
 _ARM_KEYS = ("label", "preset", "set", "paper")
 
 
@@ -50,6 +54,7 @@ class Preset:
         kind: How a report draws it; one of `KINDS`.
         seeds: The seeds of every arm.
         columns: The targets of a table, in order; empty for all.
+        means: What a table shows besides the average: by its name, over which targets a mean is taken.
         arms: The rows or curves.
         published: Rows of the paper that have no arm.
     """
@@ -59,6 +64,7 @@ class Preset:
     kind: str
     seeds: tuple[int, ...]
     columns: tuple[str, ...]
+    means: Mapping[str, tuple[str, ...]]
     arms: tuple[PresetArm, ...]
     published: tuple[Mapping[str, Any], ...]
 
@@ -81,7 +87,8 @@ class Preset:
 def list_presets() -> tuple[str, ...]:
     """The names of the presets that come with the package."""
     twins = [f"{folder}/{name}{mini}" for folder in _TWINS for name in shipped.names(folder) for mini in ("", "_mini")]
-    return (*shipped.names("."), *sorted(_methods()), *sorted(twins))
+    others = [f"{folder}/{name}" for folder in _FOLDERS if folder not in _TWINS for name in shipped.names(folder)]
+    return (*shipped.names("."), *sorted(_methods()), *sorted(twins), *others)
 
 
 @cache
@@ -107,7 +114,7 @@ def load_preset(name: str | Path) -> Preset:
         text = Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the preset {name}: {getattr(error, 'strerror', None) or error}") from error
-    values = shipped.parse(text, name)
+    values = _with_arms(parse_toml(text, name))
     _check(values, name)
     return _preset(Path(name).stem, values)
 
@@ -116,9 +123,19 @@ def _shipped(name: str) -> dict[str, Any]:
     """The values of a preset of the package."""
     if name in _methods():
         return _of_method(*_methods()[name])
-    values = shipped.read(name.removesuffix("_mini"))
+    values = _with_arms(shipped.read(name.removesuffix("_mini")))
     mini = values.pop("mini", {})
     return _twin(values, mini) if name.endswith("_mini") else values
+
+
+def _with_arms(values: dict[str, Any]) -> dict[str, Any]:
+    """With the arms of the preset that ``arms_of`` names, where it does: the same rows on other data."""
+    if "arms_of" not in values:
+        return values
+    other = values.pop("arms_of")
+    if other not in (known := [f"{folder}/{name}" for folder in _FOLDERS for name in shipped.names(folder)]):
+        raise UserError(unknown_name("preset in arms_of", str(other), known))
+    return {"arms": _with_arms(shipped.read(other))["arms"], **values}
 
 
 def _of_method(name: str, family: str) -> dict[str, Any]:
@@ -140,7 +157,7 @@ def _twin(values: Mapping[str, Any], mini: Mapping[str, Any]) -> dict[str, Any]:
         own = merge(arm.get("set", {}), mini.get("set", {}).get(arm.get("label"), {}))
         arms.append({**arm, "set": own, "paper": {}})
     base = merge(values["base"], {"benchmark": f"{values['base']['benchmark']}-mini"})
-    small = {"recipe": "mini", "seeds": [0], "columns": [], "base": base, "arms": arms}
+    small = {"recipe": "mini", "seeds": [0], "columns": [], "means": {}, "base": base, "arms": arms}
     return {**values, "title": mini["title"], **small}
 
 
@@ -157,6 +174,7 @@ def _preset(name: str, values: Mapping[str, Any]) -> Preset:
         kind=values.get("kind", "table"),
         seeds=tuple(values.get("seeds", (0,))),
         columns=tuple(values.get("columns", ())),
+        means={name: tuple(targets) for name, targets in values.get("means", {}).items()},
         arms=tuple(PresetArm(arm.label, merge(arm.values, choice), arm.paper) for arm in arms for choice in each),
         published=tuple(values.get("published", ())),
     )
@@ -197,6 +215,19 @@ def _check(values: Mapping[str, Any], name: str) -> None:
     expect(isinstance(values["base"], dict), "base must be a table of settings")
     lists = isinstance(across, dict) and all(isinstance(choices, list) for choices in across.values())
     expect(lists, f"across must be a table of settings with a list of values for each, not {across!r}")
+    means = values.get("means", {})
+    lists = isinstance(means, dict) and all(
+        isinstance(targets, list) and targets and all(isinstance(target, str) for target in targets)
+        for targets in means.values()
+    )
+    expect(lists, f"means must be a table of names with a list of targets for each, not {means!r}")
+    for key, text in (("title", values["title"]), ("recipe", values.get("recipe", ""))):
+        expect(isinstance(text, str), f"{key} must be a text, not {text!r}")
+    benchmark = values["base"].get("benchmark", "")
+    expect(isinstance(benchmark, str), f"base.benchmark must be a name, not {benchmark!r}")
+    columns = values.get("columns", [])
+    texts = isinstance(columns, list) and all(isinstance(column, str) for column in columns)
+    expect(texts, f"columns must be a list of names, not {columns!r}")
     for key in ("arms", "published"):
         rows = values.get(key, [])
         tables = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
@@ -211,9 +242,12 @@ def _check(values: Mapping[str, Any], name: str) -> None:
                     ("none", *_methods(), *(file for file, _ in _methods().values())),
                 )
                 expect(other in known, unknown_name("preset of an arm", other, known[1:]))
-                expect(isinstance(row.get("set", {}), dict), f"set of {label!r} must be a table of settings")
+                for inner in ("set", "paper"):
+                    expect(isinstance(row.get(inner, {}), dict), f"{inner} of {label!r} must be a table")
                 for inner in row:
                     expect(inner in _ARM_KEYS, unknown_name("key of an arm", inner, _ARM_KEYS))
             for column, value in (row if key == "published" else row.get("paper", {})).items():
                 number = column == "label" or type(value) in (int, float)
                 expect(number, f"{column} of {label!r} must be a number, not {value!r}")
+    count = len(seeds) * len(values["arms"]) * math.prod(map(len, across.values()))
+    expect(count <= _MOST, f"{count} experiments are more than {_MOST}; give across fewer values")

@@ -42,6 +42,21 @@ class ModelSettings(Settings):
     options: Values = {}
 
 
+class StartSettings(Settings):
+    """Which trained network an experiment starts from, in place of weights that are drawn.
+
+    Attributes:
+        run: A finished run: its folder below the folder of runs, such as ``"cifar10c/erm+conv-1a2b3c/seed0"``.
+        model: The network of that run. Where the experiment's own is another form of it, `xcnorm.convert` makes that of
+            it and calibrates it; the options of the experiment's network are then those of `xcnorm.convert`.
+        selection: Which of the run's weights: ``"last"`` or ``"best_on_source"``.
+    """
+
+    run: str
+    model: ModelSettings
+    selection: Literal["last", "best_on_source"] = "last"
+
+
 class MethodSettings(Settings):
     """How it is trained.
 
@@ -86,11 +101,19 @@ class DataSettings(Settings):
         augment: Of `xcnorm.data.transforms.RANDOM`, in the order in which they are applied to training images.
         mean: Subtracted from values in [0, 1]; one number, or one for each channel.
         std: What they are then divided by.
+        share: How much of each class of the training images there is to learn from, chosen by the seed.
     """
 
     augment: tuple[str, ...] = Field(default=(), strict=False)
     mean: float | list[float] = 0.5
     std: float | list[float] = 0.5
+    share: float = Field(default=1.0, gt=0, le=1)
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the share where it is everything: runs that were made before it are the same experiments."""
+        values: dict[str, Any] = write(self)
+        return {name: value for name, value in values.items() if name != "share" or value < 1}
 
     @field_validator("augment")
     @classmethod
@@ -166,8 +189,10 @@ class RunSettings(Settings):
         channels_last: Whether images and weights have their channels last in memory.
         evaluate_every: After how many steps the validation images are looked at; 0 for ten times in all.
         checkpoint_every: After how many steps a checkpoint is written; 0 for ten times in all. No part of the result.
-        selection: Which weights are tested: ``"last"``, ``"best_on_source"`` (on the validation images) and
-            ``"oracle"`` (on the targets themselves: a diagnostic, not a result).
+        selection: Which weights are tested: ``"last"``, ``"best_on_source"`` (on the validation images),
+            ``"best_on_probe"`` (on these as `probe` shows them) and ``"oracle"`` (on the targets themselves: a
+            diagnostic, not a result).
+        probe: Augmentations that training does not use, through which the validation images are looked at as well.
     """
 
     precision: Literal["float32", "tf32", "bf16", "fp16"] = "float32"
@@ -176,6 +201,26 @@ class RunSettings(Settings):
     channels_last: bool = False
     evaluate_every: int = Field(default=0, ge=0)
     checkpoint_every: int = Field(default=0, ge=0)
-    selection: tuple[Literal["last", "best_on_source", "oracle"], ...] = Field(
+    selection: tuple[Literal["last", "best_on_source", "best_on_probe", "oracle"], ...] = Field(
         default=("last", "best_on_source"), min_length=1, strict=False
     )
+    probe: tuple[str, ...] = Field(default=(), strict=False)
+
+    @field_validator("probe")
+    @classmethod
+    def _augmentations(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            find_augmentation(name)
+        return names
+
+    @model_validator(mode="after")
+    def _something_to_choose_by(self) -> Self:
+        if "best_on_probe" in self.selection and not self.probe:
+            raise ValueError("run.selection 'best_on_probe' needs augmentations in run.probe")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without a probe where there is none: runs that were made before it are the same experiments."""
+        values: dict[str, Any] = write(self)
+        return {name: value for name, value in values.items() if name != "probe" or value}

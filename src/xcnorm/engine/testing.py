@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from xcnorm.data.grid import SEVERITIES
 from xcnorm.engine.batches import preparation
 from xcnorm.engine.experiment import Experiment
 from xcnorm.engine.precision import autocast
+from xcnorm.engine.probe import probe
 from xcnorm.engine.runs import RunFolder, Trained
 from xcnorm.metrics import robustness_score, score
 
@@ -49,7 +50,8 @@ class Answers:
     """What a network answered with each of its weights.
 
     Attributes:
-        probabilities: By the name of the weights, then by domain: ``"source"`` and each ``"targets/NAME"``.
+        probabilities: By the name of the weights, then by domain: ``"source"``, each ``"probe/NAME"`` and each
+            ``"targets/NAME"``.
         labels: By domain.
         notes: What a reader must know of a target.
     """
@@ -72,7 +74,7 @@ def evaluate(weights: Mapping[str, Weights], model: nn.Module, experiment: Exper
         benchmark: The data.
     """
     answers = Answers({name: {} for name in weights}, {}, {})
-    for place, domain in _domains(benchmark, next(model.parameters()).device):
+    for place, domain in _domains(benchmark, experiment.run.probe, next(model.parameters()).device):
         answers.labels[place] = domain.labels
         if domain.note and place != "source":
             answers.notes[domain.name] = domain.note
@@ -118,19 +120,23 @@ def write_results(
     folder.write("metrics.json", json.dumps(metrics, indent=1) + "\n")
 
 
-def _domains(benchmark: Benchmark, device: torch.device) -> Iterator[tuple[str, Domain]]:
+def _domains(benchmark: Benchmark, views: Sequence[str], device: torch.device) -> Iterator[tuple[str, Domain]]:
     """The domains to test on, one after the other."""
     yield "source", benchmark.validation
+    for name, seen in probe(benchmark.validation, views, device).items():
+        yield f"probe/{name}", seen
     targets = benchmark.targets.on(device)
     for name in targets:
         yield f"targets/{name}", targets[name]
 
 
 def _numbers(probabilities: Mapping[str, Tensor], labels: Mapping[str, Tensor]) -> dict[str, Any]:
-    """``"source"`` and ``"targets"``, scored; for a grid of corruptions also ``"robustness"``."""
+    """``"source"`` and ``"targets"``, scored, and ``"probe"`` if there is one; of a grid also ``"robustness"``."""
     scores = {place: score(values, labels[place]) for place, values in probabilities.items()}
     clean = probabilities["source"]
     numbers: dict[str, Any] = {"source": scores.pop("source")}
+    if probed := [place for place in scores if place.startswith("probe/")]:
+        numbers["probe"] = {place.removeprefix("probe/"): scores.pop(place) for place in probed}
     numbers["targets"] = {place.removeprefix("targets/"): found for place, found in scores.items()}
     corrupted: dict[str, list[Tensor]] = {}
     for name in numbers["targets"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from statistics import fmean
 from typing import Any, cast
@@ -19,14 +19,17 @@ from xcnorm.engine.averaging import AveragedNetwork
 from xcnorm.engine.batches import Batches, preparation
 from xcnorm.engine.distributed import World
 from xcnorm.engine.experiment import Experiment
+from xcnorm.engine.feed import Feed
 from xcnorm.engine.graph import captured
+from xcnorm.engine.networks import build_model
 from xcnorm.engine.optimisation import make_optimiser, rate_factor, restore, set_rate
 from xcnorm.engine.precision import autocast
+from xcnorm.engine.probe import probe
 from xcnorm.engine.testing import predict
 from xcnorm.errors import UserError
-from xcnorm.methods import Method, Objective, Training
+from xcnorm.methods import Augmentation, Method, Objective, Training
 from xcnorm.metrics import score
-from xcnorm.models import Network, create_model
+from xcnorm.models import Network
 from xcnorm.nn import synchronise
 
 
@@ -37,11 +40,13 @@ class Trainer:
         experiment: What is trained, and how.
         benchmark: Its data.
         world: The processes that share the work.
+        weights: What the network starts from, if the experiment has a start.
 
     Attributes:
         model: The network, in training.
         tested: What is validated and kept: the network, or where the experiment says so the average of its weights.
         objective: What is minimised.
+        feed: What is drawn for its steps.
         images: The images it learns from.
         training: What the method is told of all this.
         step: The number of training steps done.
@@ -53,13 +58,19 @@ class Trainer:
         UserError: The experiment cannot be trained here.
     """
 
-    def __init__(self, experiment: Experiment, benchmark: Benchmark, world: World) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        benchmark: Benchmark,
+        world: World,
+        weights: Mapping[str, Tensor] | None = None,
+    ) -> None:
         self.experiment, self.benchmark, self.world = experiment, benchmark, world
         run, schedule, seed, device = experiment.run, experiment.schedule, experiment.seed, world.device
         method, augmentation = experiment.method.make()
-        _check(experiment, method, benchmark, world)
+        _check(experiment, method, augmentation, benchmark, world)
         self.steps = schedule.steps(len(benchmark.train))
-        self.model = build_model(experiment, benchmark, device)
+        self.model = build_model(experiment, benchmark, device, weights)
         self._averaged = AveragedNetwork(self.model, schedule.ema) if schedule.ema else None
         self.tested = self.model if self._averaged is None else self._averaged.network
         self.generators = {name: seeding.stream(seed, name) for name in ("augment", "method")}
@@ -85,6 +96,10 @@ class Trainer:
             self.objective = Objective(method, augmentation, cast(Network, network), self.training)
         self.optimiser = make_optimiser(self.objective, experiment.optimiser, capturable=run.graph)
         self.scaler = torch.amp.GradScaler(device.type, enabled=run.precision == "fp16")
+        shape = torch.Size((share, 3, *benchmark.train.images.shape[2:]))
+        self.feed = Feed(self.batches, self.objective, self.generators, shape, device)
+        chosen_by = run.probe if "best_on_probe" in run.selection else ()
+        self._probe = probe(benchmark.validation, chosen_by, device)
         self._loss: nn.Module = self.objective
         if world.size > 1:
             ids = [device.index] if device.type == "cuda" else None
@@ -108,8 +123,7 @@ class Trainer:
             with self.autocast():
                 self.objective.method.work(generator)
             return None
-        images, labels = next(self.batches)
-        drawn = self.objective.draw(images, labels, generator)
+        drawn = next(self.feed)
         set_rate(self.optimiser, self.training.rate)
         if self._averaged is not None:
             self._averaged.prepare(self.step)
@@ -134,6 +148,8 @@ class Trainer:
     def validate(self) -> float:
         """Score on the validation images; keeps the weights if they are better than all earlier ones."""
         scores = {"best_on_source": self._score(self.benchmark.validation)}
+        if self._probe:
+            scores["best_on_probe"] = fmean(map(self._score, self._probe.values()))
         if "oracle" in self.experiment.run.selection:  # choosing by the targets is cheating, and labelled so
             targets = self.benchmark.targets.on(self.world.device)
             scores["oracle"] = fmean(map(self._score, targets.values()))
@@ -160,8 +176,7 @@ class Trainer:
             "method": self.objective.method.state_dict(),
             "companion": None if self.objective.companion is None else self.objective.companion.state_dict(),
             "pool": self.images.state_dict(),
-            "sampler": self.batches.sampler.state_dict(),
-            "generators": {name: generator.get_state() for name, generator in self.generators.items()},
+            **self.feed.state_dict(),
             "globals": self.world.gather(seeding.global_state()),
             "best": self.best,
             "seconds": self.seconds,
@@ -178,9 +193,7 @@ class Trainer:
         if self.objective.companion is not None:
             self.objective.companion.load_state_dict(state["companion"])
         self.images.load_state_dict(state["pool"])
-        self.batches.load_state_dict(state["sampler"])
-        for name, generator in self.generators.items():
-            generator.set_state(state["generators"][name].cpu())
+        self.feed.load_state_dict(state)
         if len(state["globals"]) == self.world.size:  # else dropout goes on from the seeds of a new start
             seeding.set_global_state(state["globals"][self.world.rank])
         self.best = state["best"]
@@ -188,27 +201,9 @@ class Trainer:
         self.step = step
 
 
-def build_model(experiment: Experiment, benchmark: Benchmark, device: torch.device) -> Network:
-    """The experiment's network with its first weights, which depend on the seed alone."""
-    return build_network(experiment, len(benchmark.classes), device)
-
-
-def build_network(experiment: Experiment, classes: int, device: torch.device) -> Network:
-    """The same, where the number of classes is all that is known of the benchmark."""
-    section, (method, _) = experiment.model, experiment.method.make()
-    options: dict[str, Any] = dict(section.options)
-    with seeding.seeded(seeding.derive(experiment.seed, "weights")):
-        model = create_model(section.name, section.layer, num_classes=classes, **options)
-        model = method.adapt(model)
-    model = model.to(device)
-    if experiment.run.channels_last:
-        for parameter in model.parameters():
-            if parameter.ndim == 4:
-                parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
-    return model.train()
-
-
-def _check(experiment: Experiment, method: Method, benchmark: Benchmark, world: World) -> None:
+def _check(
+    experiment: Experiment, method: Method, augmentation: Augmentation | None, benchmark: Benchmark, world: World
+) -> None:
     """Refuse what cannot be trained here."""
     images = len(benchmark.train)
     run, schedule, on_gpu = experiment.run, experiment.schedule, world.device.type == "cuda"
@@ -217,9 +212,10 @@ def _check(experiment: Experiment, method: Method, benchmark: Benchmark, world: 
         raise UserError(f"schedule.batch {schedule.batch} cannot be shared by {world.size} processes evenly")
     if not schedule.steps(images):
         raise UserError(f"{images} training images do not fill one batch of {schedule.batch}")
-    if world.size > 1 and method.distributed:
-        reason = method.distributed
-        raise UserError(f"method {method.name} cannot run in several processes: {reason}; train it in one")
+    for part in filter(None, (method, augmentation)):
+        if world.size > 1 and part.distributed:
+            reason = part.distributed
+            raise UserError(f"method {part.name} cannot run in several processes: {reason}; train it in one")
     if run.graph and not (on_gpu and method.capturable and not half and world.size == 1):
         raise UserError(
             "run.graph needs one process on a CUDA device, another precision than 'fp16', and a method that can be "
@@ -229,5 +225,7 @@ def _check(experiment: Experiment, method: Method, benchmark: Benchmark, world: 
         raise UserError("run.precision 'fp16' needs a CUDA device; on the CPU use 'bf16' or 'float32'")
     if half and not method.scalable:
         raise UserError(f"method {method.name} takes gradients of its own, which fp16 would lose; use 'bf16'")
+    if known := {experiment.method.name, experiment.method.augment}.intersection(run.probe):
+        raise UserError(f"run.probe has {known.pop()!r}, which training uses: what is known cannot be a probe")
     if "oracle" in run.selection and not benchmark.targets:
         raise UserError("run.selection 'oracle' needs a target, and none is here")

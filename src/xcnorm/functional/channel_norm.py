@@ -59,14 +59,15 @@ class _Standardise(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        """Both outputs are all the backward needs."""
+        """Not the standardised values, though they would do: what follows may change those in place, as ReLU(True)."""
         ctx.axes = inputs[1]
-        ctx.save_for_backward(*output)
+        ctx.save_for_backward(inputs[0], output[1])
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         """Gradient of the values; that of the rate matters for second derivatives."""
-        standardised, rate = ctx.saved_tensors
+        values, rate = ctx.saved_tensors
+        standardised = (values - values.mean(ctx.axes, keepdim=True)) * rate
         grad, grad_rate = grads
         of_rate = grad_rate * rate * (rate.numel() / max(1, standardised.numel()))
         along = (grad * standardised).mean(ctx.axes, keepdim=True) + of_rate

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from xcnorm.methods.augmentation import Augmentation
-from xcnorm.methods.method import register_method
+from xcnorm.methods.method import Numbers, register_method
 from xcnorm.methods.warping import affine_places, sampled
 
 
@@ -56,35 +56,40 @@ class Affine(Augmentation):
             if getattr(self, name) < 0:
                 raise self.refuse(name, "0 or more")
 
-    def views_of(self, images: Tensor, generator: torch.Generator) -> list[Tensor]:
-        """One view to learn from, and another where their answers must agree."""
+    def draw_numbers(self, shape: torch.Size, generator: torch.Generator) -> Numbers:
+        """Six for each view: turn, scale, stretch, shear and two shifts, evenly from -1 to 1; ``(N, 6)``."""
         still = self.make(self.neutral)
+        views = 2 if self.consistency else 1
         if all(getattr(self, name) == getattr(still, name) for name in self.neutral):
-            return [images]
-        return [self.view(images, generator) for _ in range(2 if self.consistency else 1)]
+            views = 0
+        return tuple(
+            self.each(shape, lambda count: 2 * torch.rand(count, 6, generator=generator) - 1) for _ in range(views)
+        )
 
-    def view(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def views_with(self, images: Tensor, *numbers: Tensor) -> list[Tensor]:
+        """One view to learn from, and another where their answers must agree."""
+        return [self.view(images, each) for each in numbers] or [images]
+
+    def view(self, images: Tensor, numbers: Tensor) -> Tensor:
         """Each image through a map of its own."""
         height, width = images.shape[2:]
-        maps = self.each(images, lambda count: self.maps(count, height, width, generator))
-        rows, columns = affine_places(maps.to(images), height, width)
+        rows, columns = affine_places(self.maps(numbers, height, width).to(images), height, width)
         beyond = "zeros" if self.beyond == "black" else "border"
         return self.inputs(sampled(self.pictures(images), rows, columns, beyond))
 
-    def maps(self, count: int, height: int, width: int, generator: torch.Generator) -> Tensor:
-        """Random maps from new places to old ones, about the centre, in pixels; ``(count, 2, 3)``, float64."""
-        turn, scale, stretch, shear, right, down = (2 * torch.rand(6, count, generator=generator) - 1).double()
-        angle = (self.rotation * turn).deg2rad()
+    def maps(self, numbers: Tensor, height: int, width: int) -> Tensor:
+        """Maps from new places to old ones, about the centre, in pixels; ``(N, 2, 3)``, float64.
+
+        They are the inverse of: scale and stretch, then shear, then turn, then shift.
+        """
+        turn, scale, stretch, shear, right, down = numbers.double().unbind(1)
+        angle, slant = (self.rotation * turn).deg2rad(), self.shear * shear
         low, high = (math.log(end) for end in self.scale)
         size = ((low + high) / 2 + (high - low) / 2 * scale).exp()
         wider = (stretch * math.log(self.stretch) / 2).exp()
-        zero, one = torch.zeros_like(size), torch.ones_like(size)
-        parts = [
-            [angle.cos(), -angle.sin(), angle.sin(), angle.cos()],
-            [one, self.shear * shear, zero, one],
-            [size * wider, zero, zero, size / wider],
-        ]
-        first, second, third = (torch.stack(part, 1).view(-1, 2, 2) for part in parts)
-        back = (first @ second @ third).inverse()
+        sine, cosine = angle.sin(), angle.cos()
+        first = torch.stack([cosine + slant * sine, sine - slant * cosine], 1) / (size * wider)[:, None]
+        second = torch.stack([-sine, cosine], 1) / (size / wider)[:, None]
+        back = torch.stack([first, second], 1)
         away = torch.stack([right * self.shift * width, down * self.shift * height], 1)[..., None]
         return torch.cat([back, -back @ away], 2)

@@ -6,7 +6,7 @@ An augmentation stands in an experiment's ``method.augment``, beside the method 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from xcnorm.data.training_images import Preparation
 from xcnorm.errors import UserError, unknown_name
-from xcnorm.methods.method import METHODS, Method
+from xcnorm.methods.method import METHODS, Method, Numbers
 from xcnorm.methods.training import Training
 
 _LEAST = 1e-7  # of a mean probability, before its logarithm
@@ -49,22 +49,43 @@ class Augmentation(Method):
         self._part = training.part
         self._batch = 0 if training.part == slice(0, training.batch) else training.batch
 
-    def views_of(self, images: Tensor, generator: torch.Generator) -> list[Tensor]:
-        """What is seen in place of a batch: views to learn from, and more where their answers must agree."""
+    def draw_numbers(self, shape: torch.Size, generator: torch.Generator) -> Numbers:
+        """All that is random about the views of a batch, on the CPU.
+
+        The first axis of each tensor is that of the images, or is 1 where a number is for the batch as a whole; the
+        rest of its shape is always the same, so that the numbers of several batches can be joined.
+
+        Args:
+            shape: Of the images, ``(N, C, H, W)``.
+            generator: Where random numbers come from.
+        """
+        return ()
+
+    def views_with(self, images: Tensor, *numbers: Tensor) -> list[Tensor]:
+        """What is seen in place of a batch: views to learn from, and more where their answers must agree.
+
+        Args:
+            images: ``(N, C, H, W)``; or those of several batches, one batch after the other.
+            *numbers: What `draw_numbers` made for it; or for several, joined along the first axis.
+        """
         raise NotImplementedError
+
+    def views_of(self, images: Tensor, generator: torch.Generator) -> list[Tensor]:
+        """The views of one batch; an augmentation that must see images before it draws has this alone."""
+        return self.views_with(images, *self.draw_numbers(images.shape, generator))
 
     def disagreement(self, answers: list[Tensor]) -> Tensor:
         """How far the answers to the views, as logits, are from one another."""
         return disagreement(answers)
 
-    def each(self, images: Tensor, draw: Callable[[int], Tensor]) -> Tensor:
-        """Random numbers for each image, drawn for those of all processes and cut to this one's; still on the CPU.
+    def each(self, shape: torch.Size, draw: Callable[[int], Tensor]) -> Tensor:
+        """Random numbers for each image, drawn for those of all processes and cut to this one's.
 
         Args:
-            images: ``(N, C, H, W)``.
+            shape: Of the images, ``(N, C, H, W)``.
             draw: From a number of images to their random numbers, along the first axis.
         """
-        return draw(self._batch)[self._part] if self._batch else draw(len(images))
+        return draw(self._batch)[self._part] if self._batch else draw(shape[0])
 
     def pictures(self, images: Tensor) -> Tensor:
         """What the network sees, as pictures with values from 0 to 1."""
@@ -89,6 +110,11 @@ def find_augmentation(name: str) -> type[Augmentation]:
     if name not in known:
         raise UserError(unknown_name("augmentation", name, known))
     return known[name]
+
+
+def grouped(numbers: Sequence[Tensor], size: int) -> list[Sequence[Tensor]]:
+    """So many at a time."""
+    return [numbers[start : start + size] for start in range(0, len(numbers), size)]
 
 
 def disagreement(logits: list[Tensor]) -> Tensor:

@@ -7,13 +7,14 @@ augmentation, changes them in one part of an image otherwise than in another, so
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from xcnorm.methods.augmentation import Augmentation, log_mean
-from xcnorm.methods.method import register_method
+from xcnorm.methods.augmentation import Augmentation, grouped, log_mean
+from xcnorm.methods.method import Numbers, register_method
 
 _LEAST = 1e-5  # added to a norm that is divided by
 _FLAT = 1e-20  # added to a range that is divided by
@@ -48,7 +49,7 @@ class GinIpa(Augmentation):
     @property
     def learned(self) -> int:
         """Both blended views, or the first of them."""
-        return 2 if self.form == "paper" else 1
+        return 2 if self.layers and self.form == "paper" else 1
 
     def validate(self) -> None:
         """Look at the values of the settings."""
@@ -62,36 +63,50 @@ class GinIpa(Augmentation):
             if getattr(self, name) < 0:
                 raise self.refuse(name, "0 or more")
 
-    def views_of(self, images: Tensor, generator: torch.Generator) -> list[Tensor]:
+    def draw_numbers(self, shape: torch.Size, generator: torch.Generator) -> Numbers:
+        """A random network for each view of each image, and the control points of its map, ``(N, 1, P, P)``."""
+        if not self.layers:
+            return ()
+        networks = [self.draw_network(shape, generator) for _ in range(2 if self.form == "paper" else 3)]
+        points = self._normal(shape, generator, 1, self.patches + 3, self.patches + 3)
+        return *chain.from_iterable(networks), points
+
+    def draw_network(self, shape: torch.Size, generator: torch.Generator) -> Numbers:
+        """Weights and biases of each layer, ``(N, ...)``, and how much of an image becomes what the network makes."""
+        drawn: list[Tensor] = []
+        inputs, largest = shape[1], max(self.kernels)
+        for layer in range(self.layers):
+            outputs = shape[1] if layer == self.layers - 1 else self.channels
+            size = self.kernels[int(torch.randint(len(self.kernels), (), generator=generator))]
+            weights = self._normal(shape, generator, outputs, inputs, size, size)
+            drawn += [F.pad(weights, ((largest - size) // 2,) * 4), self._normal(shape, generator, outputs, 1, 1)]
+            inputs = outputs
+        return *drawn, self.each(shape, lambda count: torch.rand(count, 1, 1, 1, generator=generator))
+
+    def views_with(self, images: Tensor, *numbers: Tensor) -> list[Tensor]:
         """Two blended views; a third that is not, in the form of the published program."""
         if not self.layers:
             return [images]
-        first, second, *third = (self.changed(images, generator) for _ in range(2 if self.form == "paper" else 3))
+        *drawn, points = (each.to(images) for each in numbers)
+        first, second, *third = (self.changed(images, *network) for network in grouped(drawn, 2 * self.layers + 1))
         if self.patches:
-            share = self.maps(images, generator)
+            share = self.maps(points, *images.shape[2:])
             first, second = torch.lerp(second, first, share), torch.lerp(first, second, share)
         return [first, second, *(third if self.consistency else [])]
 
-    def changed(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def changed(self, images: Tensor, *network: Tensor) -> Tensor:
         """Each image mixed with what a random network of its own makes of it, at the image's norm (GIN)."""
-        inputs, values = images.shape[1], images
-        for layer in range(self.layers):
-            outputs = images.shape[1] if layer == self.layers - 1 else self.channels
-            size = self.kernels[int(torch.randint(len(self.kernels), (), generator=generator))]
-            weights = self._normal(images, generator, outputs, inputs, size, size)
-            values = convolved(values, weights) + self._normal(images, generator, outputs, 1, 1)
-            if layer < self.layers - 1:
-                values = F.leaky_relu(values)
-            inputs = outputs
-        share = self.each(images, lambda count: torch.rand(count, 1, 1, 1, generator=generator)).to(images)
+        *layers, share = network
+        values = images
+        for layer, (weights, shifts) in enumerate(grouped(layers, 2)):
+            values = convolved(F.leaky_relu(values) if layer else values, weights) + shifts
         mixed = torch.lerp(images, values, share)
         return mixed * (norms(images) / (norms(mixed) + _LEAST))
 
-    def maps(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def maps(self, points: Tensor, height: int, width: int) -> Tensor:
         """A smooth random map from 0 to 1 for each image, ``(N, 1, H, W)``."""
         degree = 3 if self.form == "paper" else 2
-        down, across = (spline_weights(size, self.patches, degree).to(images) for size in images.shape[2:])
-        points = self._normal(images, generator, 1, self.patches + 3, self.patches + 3)
+        down, across = (spline_weights(size, self.patches, degree).to(points) for size in (height, width))
         field = down @ points @ across.mT
         low, high = field.amin((2, 3), keepdim=True), field.amax((2, 3), keepdim=True)
         return (field - low) / (high - low + _FLAT)
@@ -105,8 +120,8 @@ class GinIpa(Augmentation):
         mean = log_mean(logs)
         return torch.stack([F.kl_div(log, mean, reduction="batchmean", log_target=True) for log in logs]).mean()
 
-    def _normal(self, images: Tensor, generator: torch.Generator, *shape: int) -> Tensor:
-        return self.each(images, lambda count: torch.randn(count, *shape, generator=generator)).to(images)
+    def _normal(self, shape: torch.Size, generator: torch.Generator, *each: int) -> Tensor:
+        return self.each(shape, lambda count: torch.randn(count, *each, generator=generator))
 
 
 def convolved(images: Tensor, weights: Tensor) -> Tensor:

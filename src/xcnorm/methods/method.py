@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Self, TypeVar, get_type_hints
 
@@ -14,6 +14,9 @@ from xcnorm.errors import UserError, unknown_name
 from xcnorm.methods.training import Training
 from xcnorm.models import Network
 from xcnorm.registry import Registry
+
+Numbers = tuple[Tensor, ...]
+"""What is random about a batch, on the CPU."""
 
 
 @dataclass
@@ -110,6 +113,30 @@ class Method:
             images: ``(N, C, H, W)``, augmented and normalised.
             labels: ``(N,)``, int64.
             generator: Where random numbers come from.
+        """
+        return images, labels
+
+    @property
+    def foreseeable(self) -> bool:
+        """Whether steps can be drawn before the ones before them are done: only views are drawn, no image is added."""
+        return type(self).draw is Method.draw and type(self).pending is Method.pending
+
+    def foresee(self, shape: torch.Size, generator: torch.Generator) -> list[Numbers]:
+        """The part of `draw` that knows no image yet, where steps are foreseeable: what augmentations draw, in order.
+
+        Args:
+            shape: Of the images, ``(N, C, H, W)``.
+            generator: Where random numbers come from.
+        """
+        return []
+
+    def draw_foreseen(self, images: Tensor, labels: Tensor, foreseen: Iterator[Numbers]) -> tuple[Tensor, ...]:
+        """The rest of `draw`, for the images of one batch or of several, one batch after the other.
+
+        Args:
+            images: ``(N, C, H, W)``, augmented and normalised.
+            labels: ``(N,)``, int64.
+            foreseen: What `foresee` gave, for several batches joined along the first axis.
         """
         return images, labels
 

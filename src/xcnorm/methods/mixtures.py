@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from xcnorm.methods.augmentation import Augmentation
+from xcnorm.methods.augmentation import Augmentation, grouped
+from xcnorm.methods.method import Numbers
 
 _DEEPEST = 3  # operations in a chain, where their number is drawn
 _TINY = 1e-300  # keeps a sum of shares away from zero
-
-Draw = Callable[[Callable[[int], Tensor]], Tensor]
-"""Takes a function from a number of rows to random numbers, and gives one row for each picture; still on the CPU."""
 
 
 @dataclass
@@ -47,53 +44,72 @@ class Mixtures(Augmentation):
         if self.consistency < 0:
             raise self.refuse("consistency", "0 or more")
 
-    def views_of(self, images: Tensor, generator: torch.Generator) -> list[Tensor]:
+    def draw_numbers(self, shape: torch.Size, generator: torch.Generator) -> Numbers:
+        """How deep each chain is, ``(N, copies)``; what each turn takes; and gamma numbers, ``(N, V, chains + 2)``."""
+        if not self.chains:
+            return ()
+        views = 2 if self.consistency else 1
+        copies = views * self.chains
+
+        def depths(count: int) -> Tensor:
+            if self.depth == -1:
+                return torch.randint(1, _DEEPEST + 1, (count, copies), generator=generator)
+            return torch.full((count, copies), self.depth)
+
+        def gammas(count: int) -> Tensor:
+            alpha = torch.full((count, views, self.chains + 2), self.alpha, dtype=torch.float64)
+            return torch._standard_gamma(alpha, generator=generator).clamp_min(_TINY)
+
+        first = self.each(shape, depths)
+        turns = [each for _ in range(self._turns) for each in self.draw_turn(shape, copies, generator)]
+        return first, *turns, self.each(shape, gammas)
+
+    def views_with(self, images: Tensor, *numbers: Tensor) -> list[Tensor]:
         """The images and two mixtures; without consistency one mixture alone."""
         if not self.chains:
             return [images]
-        if not self.consistency:
-            return self.mixtures(images, 1, generator)
-        return [images, *self.mixtures(images, 2, generator)]
+        mixtures = self.mixtures(images, *numbers)
+        return [images, *mixtures] if self.consistency else mixtures
 
-    def mixtures(self, images: Tensor, count: int, generator: torch.Generator) -> list[Tensor]:
-        """So many mixtures of each image, with chains of their own."""
-        pictures, each = self.pictures(images), count * self.chains
-
-        def draw(rows: Callable[[int], Tensor]) -> Tensor:
-            return self.each(images, lambda number: rows(number * each).view(number, each, -1)).flatten(0, 1)
-
-        copies = pictures.repeat_interleave(each, 0)
-        deepest = _DEEPEST if self.depth == -1 else self.depth
-        depths = torch.full((len(copies),), self.depth)
-        if self.depth == -1:
-            depths = draw(lambda rows: torch.randint(1, _DEEPEST + 1, (rows,), generator=generator))[:, 0]
-        for turn in range(deepest):
-            copies = self.operate(copies, depths > turn, draw, generator)
-        shares, weight = self.weights(images, count, generator)
-        copies = copies.reshape(len(images), count, self.chains, *pictures.shape[1:])
+    def mixtures(self, images: Tensor, depths: Tensor, *numbers: Tensor) -> list[Tensor]:
+        """Mixtures of each image, with chains of their own."""
+        *turns, gammas = numbers
+        pictures = self.pictures(images)
+        copies = pictures.repeat_interleave(depths.shape[1], 0)
+        for turn, drawn in enumerate(grouped(turns, len(turns) // self._turns)):
+            copies = self.operate(copies, depths.flatten() > turn, *drawn)
+        shares, weight = (each.to(images) for each in self.weights(gammas))
+        copies = copies.reshape(len(images), -1, self.chains, *pictures.shape[1:])
         mixed = torch.einsum("nvk, nvkchw -> nvchw", shares, copies)
         mixed = torch.lerp(pictures[:, None], mixed, weight[..., None, None, None])
         return [self.inputs(view) for view in mixed.unbind(1)]
 
-    def weights(self, images: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The chains' shares, ``(N, count, chains)``, and how much of all of them is in a mixture, ``(N, count)``."""
-        sizes = (self.chains, 2)
+    def weights(self, gammas: Tensor) -> tuple[Tensor, Tensor]:
+        """The chains' shares, ``(N, V, chains)``, and how much of all of them is in a mixture, ``(N, V)``."""
+        chains, ends = gammas.split((self.chains, 2), 2)
+        return chains / chains.sum(2, keepdim=True), ends[..., 0] / ends.sum(2)
 
-        def gammas(number: int) -> Tensor:
-            alpha = torch.full((number, count, sum(sizes)), self.alpha, dtype=torch.float64)
-            return torch._standard_gamma(alpha, generator=generator).clamp_min(_TINY)
+    def draw_turn(self, shape: torch.Size, copies: int, generator: torch.Generator) -> Numbers:
+        """The random numbers of an operation on each copy of each image, as `draw_numbers` gives them.
 
-        chains, ends = self.each(images, gammas).split(sizes, 2)
-        shares, weight = chains / chains.sum(2, keepdim=True), ends[..., 0] / ends.sum(2)
-        return shares.to(images), weight.to(images)
+        Args:
+            shape: Of the images, ``(N, C, H, W)``.
+            copies: Of each image.
+            generator: Where random numbers come from.
+        """
+        raise NotImplementedError
 
-    def operate(self, copies: Tensor, active: Tensor, draw: Draw, generator: torch.Generator) -> Tensor:
+    def operate(self, copies: Tensor, active: Tensor, *numbers: Tensor) -> Tensor:
         """Each picture through a random operation.
 
         Args:
-            copies: Values from 0 to 1, ``(N, C, H, W)``.
-            active: Which of them are not to stay as they are, ``(N,)``, on the CPU.
-            draw: Gets random numbers for each of them.
-            generator: Where they come from.
+            copies: Values from 0 to 1, ``(N * copies, C, H, W)``; or those of several batches.
+            active: Which of them are not to stay as they are, ``(N * copies,)``, on the CPU.
+            *numbers: What `draw_turn` made for it; or for several batches, joined along the first axis.
         """
         raise NotImplementedError
+
+    @property
+    def _turns(self) -> int:
+        """Operations of the longest chain."""
+        return _DEEPEST if self.depth == -1 else self.depth

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from xcnorm.methods.augmentation import Augmentation
 from xcnorm.methods.erm import ERM
-from xcnorm.methods.method import Method
+from xcnorm.methods.method import Method, Numbers
 from xcnorm.methods.through import Through
 from xcnorm.methods.training import Training
 from xcnorm.models import Network
@@ -45,6 +47,28 @@ class Objective(nn.Module):
     def draw(self, images: Tensor, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Everything random about a step: a batch to what `forward` takes."""
         return self._learner.draw(images, labels, generator)
+
+    @property
+    def foreseeable(self) -> bool:
+        """Whether steps can be drawn before the ones before them are done."""
+        return self._learner.foreseeable
+
+    def foresee(self, shape: torch.Size, generator: torch.Generator) -> list[Numbers]:
+        """The part of `draw` that knows no image yet."""
+        return self._learner.foresee(shape, generator)
+
+    def draw_foreseen(
+        self, images: Tensor, labels: Tensor, foreseen: Sequence[Sequence[Numbers]]
+    ) -> tuple[Tensor, ...]:
+        """The rest of it for several batches.
+
+        Args:
+            images: Of one batch after the other.
+            labels: The same.
+            foreseen: What `foresee` gave for each batch.
+        """
+        joined = (tuple(map(torch.cat, zip(*numbers, strict=True))) for numbers in zip(*foreseen, strict=True))
+        return self._learner.draw_foreseen(images, labels, joined)
 
     def forward(self, *drawn: Tensor) -> Tensor:
         """The loss."""

@@ -128,12 +128,13 @@ def apply_each(pictures: Tensor, operations: Mapping[int, Operation], chosen: Te
         chosen: The number of each picture's operation, ``(N,)``, on the CPU; one that is not among them is none.
         amounts: ``(N,)``, on the CPU.
     """
+    order = chosen.argsort()  # so that all numbers go to the device at once
+    numbers, counts = (each.tolist() for each in chosen.unique(return_counts=True))
+    places, levels = order.to(pictures.device).split(counts), amounts[order].to(pictures).split(counts)
     result = pictures.clone()
-    for number, operation in operations.items():
-        own = (chosen == number).nonzero()[:, 0]
-        if len(own):
-            place = own.to(pictures.device)
-            result[place] = operation(pictures[place], amounts[own].to(pictures))
+    for number, own, amount in zip(numbers, places, levels, strict=True):
+        if number in operations:
+            result[own] = operations[number](pictures[own], amount)
     return result
 
 

@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from xcnorm.methods.method import register_method
-from xcnorm.methods.mixtures import Draw, Mixtures
+from xcnorm.data.streams import Stream
+from xcnorm.methods.method import Numbers, register_method
+from xcnorm.methods.mixtures import Mixtures
 from xcnorm.methods.warping import sampled
 
 _POINTS = 64  # in a table of a colour curve, for each of its waves
@@ -56,39 +57,72 @@ class Prime(Mixtures):
             if getattr(self, name) < 0:
                 raise self.refuse(name, "0 or more")
 
-    def operate(self, copies: Tensor, active: Tensor, draw: Draw, generator: torch.Generator) -> Tensor:
-        """Each picture through one of the primitives; filters and curves of its own, the warp is the same for all."""
-        channels, height, width = copies.shape[1:]
-        chosen = draw(lambda rows: torch.randint(3, (rows, 1), generator=generator))[:, 0].where(active, -1)
+    def draw_turn(self, shape: torch.Size, copies: int, generator: torch.Generator) -> Numbers:
+        """For each copy a primitive, a filter and the key of a curve, ``(N, copies, ...)``; for the batch a warp."""
+        ends = torch.rand(1, 2, generator=generator)
+        cut = int(self.cuts(ends))
+        modes = torch.randn(1, 2, cut, cut, generator=generator)
+        return (
+            self.each(shape, lambda count: torch.randint(3, (count, copies), generator=generator)),
+            self.each(shape, lambda count: torch.randn(count, copies, self.kernel**2, generator=generator)),
+            self.each(shape, lambda count: torch.randint(2**62, (count, copies), generator=generator)),
+            ends,
+            F.pad(modes, (0, self.modes[1] - cut) * 2),
+        )
+
+    def operate(self, copies: Tensor, active: Tensor, *numbers: Tensor) -> Tensor:
+        """Each picture through one of the primitives; filters and curves of its own, the warp is the batch's."""
+        chosen, weights, keys, ends, modes = numbers
+        chosen = chosen.flatten().where(active, -1)
         filters, bent, curves = ((chosen == number).nonzero()[:, 0] for number in range(3))
-        weights = draw(lambda rows: torch.randn(rows, self.kernel**2, generator=generator)) * self.noise
-        heights = draw(lambda rows: torch.randn(rows, channels * self.waves, generator=generator))
-        heights = heights.view(-1, channels, self.waves) * math.sqrt(self.variance)
-        down, across = self.displacement(height, width, generator).to(copies)
-        rows, columns = (torch.arange(size, device=copies.device) for size in (height, width))
         result = copies.clone()
         if len(filters):
+            kernels = self.noise * weights.view(-1, self.kernel, self.kernel)[filters] + self._delta()
             place = filters.to(copies.device)
-            kernels = weights[filters].view(-1, self.kernel, self.kernel) + self._delta()
             result[place] = filtered(copies[place], kernels.to(copies))
         if len(bent):
+            rows, columns = self.places(copies, ends, modes)
+            if len(ends) > 1:  # each picture looks where its batch does
+                batch = (bent // (len(copies) // len(ends))).to(copies.device)
+                rows, columns = rows[batch], columns[batch]
             place = bent.to(copies.device)
-            result[place] = sampled(copies[place], rows[:, None] - down, columns - across, "border")
+            result[place] = sampled(copies[place], rows.squeeze(0), columns.squeeze(0), "border")
         if len(curves):
             place = curves.to(copies.device)
-            result[place] = recoloured(copies[place], heights[curves].to(copies))
+            heights = Stream(0, "prime", keys.flatten()[curves], copies.device).normal(copies.shape[1], self.waves)
+            result[place] = recoloured(copies[place], math.sqrt(self.variance) * heights.to(copies))
         return result
 
-    def displacement(self, height: int, width: int, generator: torch.Generator) -> Tensor:
-        """A smooth random field: how many pixels each lies from what it shows, down and across; ``(2, H, W)``."""
+    def places(self, pictures: Tensor, ends: Tensor, modes: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the pictures of each batch are looked at, rows and columns in pixels, ``(batches, H, W)``."""
+        height, width = pictures.shape[2:]
+        down, across = self.displacements(height, width, ends, modes.to(pictures)).unbind(1)
+        rows, columns = (torch.arange(size, device=pictures.device) for size in (height, width))
+        return rows[:, None] - down, columns - across
+
+    def displacements(self, height: int, width: int, ends: Tensor, modes: Tensor) -> Tensor:
+        """Smooth random fields: how many pixels each place lies from what it shows, down and across.
+
+        Args:
+            height: Of a field.
+            width: Of a field.
+            ends: Two numbers from 0 to 1 for each batch, of which frequency and temperature are made, ``(N, 2)``.
+            modes: Normal numbers, ``(N, 2, M, M)``.
+
+        Returns:
+            ``(N, 2, H, W)``.
+        """
+        cuts = self.cuts(ends)
+        slight, strong = temperatures(max(height, width), cuts.double())
+        warmth = _beta(ends[:, 1].double())
+        heat = torch.lerp(slight, slight.maximum(self.bend * strong), warmth).sqrt()
+        size = torch.tensor([height, width]) * heat[:, None]
+        return smooth_fields(modes, cuts.to(modes.device), height, width) * size[..., None, None].to(modes)
+
+    def cuts(self, ends: Tensor) -> Tensor:
+        """The largest frequency of each batch, ``(N,)``."""
         low, high = self.modes
-        most, warmth = torch.rand(2, generator=generator).mul(math.pi / 2).sin().square().tolist()  # Beta(1/2, 1/2)
-        cut = min(low + int(most * (high + 1 - low)), high)
-        slight, strong = temperatures(max(height, width), cut)
-        strong = max(slight, self.bend * strong)
-        field = smooth_fields(2, cut, height, width, generator)
-        size = torch.tensor([height, width]).view(2, 1, 1)
-        return math.sqrt(slight + warmth * (strong - slight)) * size * field
+        return (low + (_beta(ends[:, 0].double()) * (high + 1 - low)).long()).clamp_max(high)
 
     def _delta(self) -> Tensor:
         place = self.kernel // 2 if self.delta == "paper" else math.ceil(self.kernel / 2)
@@ -127,27 +161,32 @@ def recoloured(pictures: Tensor, heights: Tensor) -> Tensor:
     return (pictures + torch.lerp(left, right, values - before).view_as(pictures)).clamp(0, 1)
 
 
-def smooth_fields(count: int, cut: int, height: int, width: int, generator: torch.Generator) -> Tensor:
-    """Random sums of products of sines, zero at the edges, whose heights fall with their frequency.
+def smooth_fields(modes: Tensor, cuts: Tensor, height: int, width: int) -> Tensor:
+    """Sums of products of sines, zero at the edges, whose heights fall with their frequency.
 
     Args:
-        count: How many.
-        cut: The largest frequency.
+        modes: Heights before they fall, ``(N, count, M, M)``.
+        cuts: The largest frequency of each sum, ``(N,)``.
         height: Of a field.
         width: Of a field.
-        generator: Where the heights come from.
 
     Returns:
-        ``(count, H, W)``.
+        ``(N, count, H, W)``.
     """
-    mode = torch.arange(1, cut + 1)
+    mode = torch.arange(1, modes.shape[-1] + 1, device=modes.device)
     frequency = (mode[:, None].square() + mode.square()).sqrt()
-    heights = torch.randn(count, cut, cut, generator=generator) * (frequency < cut + 0.5) / frequency
-    down, across = ((math.pi * torch.linspace(0, 1, size)[:, None] * mode).sin() for size in (height, width))
+    heights = modes * (frequency < cuts[:, None, None, None] + 0.5) / frequency
+    ends = [torch.linspace(0, 1, size, device=modes.device, dtype=modes.dtype) for size in (height, width)]
+    down, across = ((math.pi * end[:, None] * mode).sin() for end in ends)
     return down @ heights @ across.mT
 
 
-def temperatures(size: int, cut: int) -> tuple[float, float]:
+def temperatures(size: int, cuts: Tensor) -> tuple[Tensor, Tensor]:
     """Between which a warp moves pixels by half of one, and yet does not fold the picture."""
-    logarithm = math.log(cut)
-    return 1 / (math.pi * size**2 * logarithm), 4 / (math.pi**3 * cut**2 * logarithm)
+    logarithm = cuts.log()
+    return 1 / (math.pi * size**2 * logarithm), 4 / (math.pi**3 * cuts.square() * logarithm)
+
+
+def _beta(numbers: Tensor) -> Tensor:
+    """Even numbers from 0 to 1 to such of the distribution Beta(1/2, 1/2)."""
+    return (math.pi / 2 * numbers).sin().square()

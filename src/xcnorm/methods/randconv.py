@@ -6,14 +6,15 @@ Shapes survive a random convolution with a small kernel, textures do not; so the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from xcnorm.errors import UserError
-from xcnorm.methods.augmentation import Augmentation
-from xcnorm.methods.method import register_method
+from xcnorm.methods.augmentation import Augmentation, grouped
+from xcnorm.methods.method import Numbers, register_method
 
 
 @register_method("randconv")
@@ -51,23 +52,48 @@ class RandConv(Augmentation):
         if self.views not in ("paper", "released"):
             raise UserError(f"views of method randconv must be 'paper' or 'released', not {self.views!r}")
 
-    def views_of(self, images: Tensor, generator: torch.Generator) -> list[Tensor]:
-        """What is seen in place of a batch: one view to learn from, and two more where their answers must agree."""
-        first = self.view(images, generator)
-        if not self.consistency:
-            return [first]
-        base = first if self.views == "released" else images
-        return [first, self.view(base, generator), self.view(base, generator)]
+    def draw_numbers(self, shape: torch.Size, generator: torch.Generator) -> Numbers:
+        """For each view a kernel, its size, and the view's share."""
+        views = 3 if self.consistency else 1
+        return tuple(chain.from_iterable(self.draw_view(shape, generator) for _ in range(views)))
 
-    def view(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """The batch through one random convolution, the same for all its images."""
-        if torch.rand((), generator=generator).item() < self.identity:
-            return images
+    def draw_view(self, shape: torch.Size, generator: torch.Generator) -> Numbers:
+        """A kernel with zeros around it, ``(1, C, C, K, K)``, its size, and its share of the view, ``(1,)``."""
+        channels, largest = shape[1], max(self.kernels)
+        if torch.rand((), generator=generator) < self.identity:
+            return torch.zeros(1, channels, channels, largest, largest), torch.ones(1).long(), torch.zeros(1)
         size = self.kernels[int(torch.randint(len(self.kernels), (), generator=generator))]
-        channels = images.shape[1]
-        weight = torch.randn(channels, channels, size, size, generator=generator) / (channels * size * size) ** 0.5
-        seen = F.conv2d(images, weight.to(images), padding=size // 2)
-        if not self.mix:
-            return seen
-        share = torch.rand((), generator=generator).item()
-        return share * seen + (1 - share) * images
+        weight = torch.randn(1, channels, channels, size, size, generator=generator) / (channels * size * size) ** 0.5
+        share = torch.rand(1, generator=generator) if self.mix else torch.ones(1)
+        return F.pad(weight, ((largest - size) // 2,) * 4), torch.tensor([size]), share
+
+    def views_with(self, images: Tensor, *numbers: Tensor) -> list[Tensor]:
+        """What is seen in place of a batch: one view to learn from, and two more where their answers must agree."""
+        drawn, *others = grouped(numbers, 3)
+        first = self.view(images, *drawn)
+        base = first if self.views == "released" else images
+        return [first, *(self.view(base, *each) for each in others)]
+
+    def view(self, images: Tensor, weight: Tensor, size: Tensor, share: Tensor) -> Tensor:
+        """Each batch through one random convolution, the same for all its images."""
+        batches = images.unflatten(0, (len(size), -1))
+        seen = torch.empty_like(batches)
+        for each in size.unique().tolist():
+            own, edge = (size == each).nonzero()[:, 0], (weight.shape[-1] - each) // 2
+            place = own.to(images.device)
+            kernels = weight[own, :, :, edge : edge + each, edge : edge + each]
+            seen[place] = convolved(batches[place], kernels.to(images))
+        shares = share.view(-1, 1, 1, 1, 1).to(images)
+        return (shares * seen + (1 - shares) * batches).flatten(0, 1)
+
+
+def convolved(batches: Tensor, weights: Tensor) -> Tensor:
+    """Each batch through a convolution of its own, with zeros beyond the edge.
+
+    Args:
+        batches: ``(B, N, C, H, W)``.
+        weights: ``(B, O, C, K, K)``.
+    """
+    beside = batches.transpose(0, 1).flatten(1, 2)
+    seen = F.conv2d(beside, weights.flatten(0, 1), padding=weights.shape[-1] // 2, groups=len(batches))
+    return seen.unflatten(1, (len(batches), -1)).transpose(0, 1)

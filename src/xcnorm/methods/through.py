@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from xcnorm.methods.augmentation import Augmentation
-from xcnorm.methods.method import Method
+from xcnorm.methods.method import Method, Numbers
 from xcnorm.models import Network
 
 
@@ -26,15 +27,35 @@ class Through(Method):
         self._sizes: list[int] = []  # how many tensors the method has drawn for each view that it learns from
         self._shared: list[int] = []  # the places, in all that is drawn, of views that the method asks about itself
 
+    @property
+    def foreseeable(self) -> bool:
+        """Whether the method draws nothing itself, and the augmentation draws before it sees images."""
+        return self._method.foreseeable and type(self._augmentation).views_of is Augmentation.views_of
+
+    def foresee(self, shape: torch.Size, generator: torch.Generator) -> list[Numbers]:
+        """What the augmentation draws; then what the method does for each view that it learns from."""
+        own = self._augmentation.draw_numbers(shape, generator)
+        inner = [self._method.foresee(shape, generator) for _ in range(self._augmentation.learned)]
+        return [own, *chain.from_iterable(inner)]
+
     def draw(self, images: Tensor, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
         """What the method draws for each view that it learns from; then the views that are only to be answered."""
-        views, learned = self._augmentation.views_of(images, generator), self._augmentation.learned
+        views = self._augmentation.views_of(images, generator)
+        return self._drawn(views, lambda view: self._method.draw(view, labels, generator))
+
+    def draw_foreseen(self, images: Tensor, labels: Tensor, foreseen: Iterator[Numbers]) -> tuple[Tensor, ...]:
+        """The same of what was foreseen."""
+        views = self._augmentation.views_with(images, *next(foreseen))
+        return self._drawn(views, lambda view: self._method.draw_foreseen(view, labels, foreseen))
+
+    def _drawn(self, views: list[Tensor], draw: Callable[[Tensor], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+        learned = self._augmentation.learned
         others = views[learned:]
         agree = bool(self._augmentation.consistency) and len(views) > 1
         drawn: list[Tensor] = []
         self._sizes, self._shared = [], []
         for view in views[:learned]:
-            part = self._method.draw(view, labels, generator)
+            part = draw(view)
             if agree and part[0] is view:
                 self._shared.append(len(drawn))
             elif agree:

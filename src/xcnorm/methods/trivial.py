@@ -10,7 +10,7 @@ from torch import Tensor
 
 from xcnorm.methods import operations
 from xcnorm.methods.augmentation import Augmentation
-from xcnorm.methods.method import register_method
+from xcnorm.methods.method import Numbers, register_method
 
 _LEVELS = 31
 _ROUNDING = 1e-3  # an amount may lie above a whole number by rounding alone
@@ -68,25 +68,29 @@ class TrivialAugment(Augmentation):
         if self.consistency < 0:
             raise self.refuse("consistency", "0 or more")
 
-    def views_of(self, images: Tensor, generator: torch.Generator) -> list[Tensor]:
+    def draw_numbers(self, shape: torch.Size, generator: torch.Generator) -> Numbers:
+        """For each view an operation, a level and a side, by number, ``(N, 3)``."""
+        views = (2 if self.consistency else 1) if self.strength else 0
+        ends = (len(_SPACE), _LEVELS, 2)
+
+        def draw(count: int) -> Tensor:
+            return torch.stack([torch.randint(end, (count,), generator=generator) for end in ends], 1)
+
+        return tuple(self.each(shape, draw) for _ in range(views))
+
+    def views_with(self, images: Tensor, *numbers: Tensor) -> list[Tensor]:
         """One view to learn from, and another where their answers must agree."""
-        if not self.strength:
-            return [images]
-        return [self.view(images, generator) for _ in range(2 if self.consistency else 1)]
+        return [self.view(images, each) for each in numbers] or [images]
 
-    def view(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def view(self, images: Tensor, numbers: Tensor) -> Tensor:
         """Each image through one operation."""
-        numbers = self.each(images, lambda count: self.choose(count, generator))
-        chosen, amounts = numbers.unbind(1)
-        return self.inputs(operations.apply_each(self.pictures(images), _OPERATIONS, chosen.long(), amounts))
+        chosen, amounts = self.choose(numbers)
+        return self.inputs(operations.apply_each(self.pictures(images), _OPERATIONS, chosen, amounts))
 
-    def choose(self, count: int, generator: torch.Generator) -> Tensor:
-        """Operations by number, and their amounts, ``(count, 2)``."""
-        chosen = torch.randint(len(_SPACE), (count,), generator=generator)
-        level = torch.randint(_LEVELS, (count,), generator=generator) / (_LEVELS - 1)
-        side = 2 * torch.randint(2, (count,), generator=generator) - 1
-        ranges = torch.tensor([each[1:] for each in _SPACE])[chosen]
-        lowest, highest, still, either_way, whole = ranges.unbind(1)
-        amount = torch.lerp(lowest, highest, level) * side.where(either_way > 0, 1)
+    def choose(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """Operations by number, and their amounts, both ``(N,)``."""
+        chosen, level, side = numbers.unbind(1)
+        lowest, highest, still, either_way, whole = torch.tensor([each[1:] for each in _SPACE])[chosen].unbind(1)
+        amount = torch.lerp(lowest, highest, level / (_LEVELS - 1)) * (2 * side - 1).where(either_way > 0, 1)
         amount = torch.lerp(still, amount, self.strength)
-        return torch.stack([chosen, (amount - _ROUNDING).ceil().where(whole > 0, amount)], 1)
+        return chosen, (amount - _ROUNDING).ceil().where(whole > 0, amount)

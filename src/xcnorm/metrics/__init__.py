@@ -4,9 +4,11 @@ from xcnorm.metrics.means import average, by_category, severity_means
 from xcnorm.metrics.robustness import divergence, robustness_score
 from xcnorm.metrics.scores import calibration_error, score
 from xcnorm.metrics.statistics import Comparison, Summary, compare, compare_predictions, summarise
+from xcnorm.metrics.streaming import RobustnessScore
 
 __all__ = [
     "Comparison",
+    "RobustnessScore",
     "Summary",
     "average",
     "by_category",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xcnorm.report.runs import NO_RESULT, Run, flatten, settings_key
@@ -16,6 +17,7 @@ Values = Callable[[Run], Mapping[str, float]]
 """The numbers of a run by column."""
 
 _NO_PART = ("seed", *NO_RESULT)  # what may differ within an arm
+_HOW = ("run.channels_last", "run.compile", "run.graph")  # how it was computed is no part of what an arm asks for
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,9 @@ def arrange(runs: Sequence[Run], preset: Preset) -> tuple[list[Arm], list[Run]]:
     Returns:
         The arms of the preset, those without runs included, and the runs that belong to none.
     """
-    experiments = preset.experiments()
-    benchmarks = {experiment.benchmark for experiment in experiments}
-    keys = {settings_key(dict(flatten(e.model_dump(mode="json"))), _NO_PART): e.label for e in experiments}
-    labels = {run.folder: keys.get(run.key(_NO_PART), _label(run)) for run in runs if run.benchmark in benchmarks}
+    benchmarks = {experiment.benchmark for experiment in preset.experiments()}
+    exact = asked_for(runs, preset)
+    labels = {run.folder: exact.get(run.folder, _label(run)) for run in runs if run.benchmark in benchmarks}
     papers: dict[str, dict[str, float]] = {}
     for wanted in preset.arms:  # an arm that runs on several sources is listed once for each of them
         papers.setdefault(wanted.label, {}).update(wanted.paper)
@@ -88,6 +89,13 @@ def arrange(runs: Sequence[Run], preset: Preset) -> tuple[list[Arm], list[Run]]:
             own = label if len(found) < 2 else label + arm.label.removeprefix(_label(arm.runs[0]))
             arms.append(Arm(own, arm.runs, paper))
     return arms, [run for run in runs if labels.get(run.folder) not in papers]
+
+
+def asked_for(runs: Sequence[Run], preset: Preset) -> dict[Path, str]:
+    """The runs that are experiments of a preset, with nothing changed: by their folder, the label of the arm."""
+    ignored = (*_NO_PART, *_HOW)
+    keys = {settings_key(dict(flatten(e.model_dump(mode="json"))), ignored): e.label for e in preset.experiments()}
+    return {run.folder: keys[key] for run in runs if (key := run.key(ignored)) in keys}
 
 
 def _label(run: Run) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SELECTIONS = {
     "last": "the weights after the last step",
     "best_on_source": "the weights that did best on the source's validation images",
+    "best_on_probe": "the weights that did best on the source's validation images through other augmentations",
     "oracle": "the weights that did best on the targets themselves",
 }
 ORACLE_MARK = "diagnostic, not a result"
@@ -151,12 +152,15 @@ def _section(
     runs = [run for arm in arms for run in arm.runs]
     # The paper's numbers, the preset's columns and its published rows are those of its own table, which comes first.
     shown, columns, published = (arms, (), ()) if preset is None else (arms, preset.columns, preset.published)
+    means = {} if preset is None else preset.means
     tables: list[Table] = []
     drawn: list[Chart] = []
     for kind in kinds:
         content = KINDS[kind](runs, selection)
         if kind == "table" and columns:
             content = replace(content, columns=tuple(map(str, columns)))
+        if kind == "table":
+            content = replace(content, means=means)
         if content.columns:
             tables.append(make_table(content, shown, published))
         if content.chart is not None:

@@ -65,7 +65,6 @@ def whole_page(title: str, lead: str, first: str, parts: Iterable[tuple[str, str
     for number, (heading, content) in enumerate(parts):
         links.append(f'<a href="#part{number}">{escape(heading)}</a>')
         main.append(f'<h2 id="part{number}">{escape(heading)}</h2>{content}')
-    style = Template(_file("page.css")).substitute(light=_variables(LIGHT), dark=_variables(DARK))
     return Template(_file("page.html")).substitute(
         title=escape(title),
         lead=escape(lead),
@@ -73,9 +72,19 @@ def whole_page(title: str, lead: str, first: str, parts: Iterable[tuple[str, str
         source=escape(source),
         nav="".join(links),
         main="\n".join(main),
-        style=style,
-        script=_file("page.js"),
+        style=stylesheet(),
+        script=script(),
     )
+
+
+def stylesheet() -> str:
+    """What pages look like, light and dark."""
+    return Template(_file("page.css")).substitute(light=_variables(LIGHT), dark=_variables(DARK))
+
+
+def script() -> str:
+    """What makes pages move: light or dark, tables that can be sorted, values of charts."""
+    return _file("page.js")
 
 
 def _file(name: str) -> str:
@@ -212,7 +221,9 @@ def _sheet(sheet: Sheet) -> str:
     rows = []
     for domain, pictures in sheet.rows.items():
         rows.append(f'<div class="domain"><b>{escape(domain)}</b>{"".join(map(_picture, pictures))}</div>')
-    return f'<section class="card"><h3>{escape(sheet.title)}</h3><div class="sheet">{"".join(rows)}</div></section>'
+    # It can be wider than the screen, and must then be reached by the keyboard to be moved.
+    part = f'<div class="sheet" tabindex="0" role="group" aria-label="Contact sheet">{"".join(rows)}</div>'
+    return f'<section class="card"><h3>{escape(sheet.title)}</h3>{part}</section>'
 
 
 def _picture(picture: Picture) -> str:

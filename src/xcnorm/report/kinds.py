@@ -17,6 +17,7 @@ from xcnorm.report.tabulate import Content, make_grid
 
 _METRICS = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auroc": "AUROC"}
 _SCORES = {**_METRICS, "calibration_error": "calibration error"}
+_PROBE = "source, probed"
 _QUARTERS = {"25 %": 0.25, "50 %": 0.5, "75 %": 0.75, "end": 1.0}
 _SEVERITIES = tuple(map(str, SEVERITIES))
 
@@ -99,16 +100,21 @@ def sources(runs: Sequence[Run], selection: str) -> Content:
 
 
 def scores(runs: Sequence[Run], selection: str) -> Content:
-    """Every score, each as the mean over the targets."""
+    """Every score, each as the mean over the targets; and over what was probed."""
 
     def values(run: Run) -> dict[str, float]:
-        tested = run.metrics["selection"][selection]["targets"].values()
-        known = {name: [100 * s[key] for s in tested if s.get(key) is not None] for key, name in _SCORES.items()}
+        tested = run.metrics["selection"][selection]
+        known = {
+            name: [100 * s[key] for s in tested["targets"].values() if s.get(key) is not None]
+            for key, name in _SCORES.items()
+        }
+        known[_PROBE] = [100 * s[run.metrics["metric"]] for s in tested.get("probe", {}).values()]
         return {name: fmean(numbers) for name, numbers in known.items() if numbers}
 
     unit = "mean over the targets in percent; of the calibration error, lower is better"
     measure = Measure(unit, lower_is_better=None, averaged=False)
-    return Content("all scores", measure, tuple(_SCORES.values()), values)
+    probed = [_PROBE] if any("probe" in run.metrics["selection"][selection] for run in runs) else []
+    return Content("all scores", measure, (*_SCORES.values(), *probed), values)
 
 
 def convergence(runs: Sequence[Run], selection: str) -> Content:

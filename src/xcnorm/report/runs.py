@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from xcnorm.engine.toml import parse_toml
 from xcnorm.errors import UserError
 
 FORMAT = 1
 NO_RESULT = ("label", "run.checkpoint_every")  # settings that change nothing about what comes out
+RECORD = ".run.json"  # how the name of a record ends, which is a whole run in one file
 _FILES = {"config.toml", "metrics.json", "failed.txt"}  # a folder with one of these is a run, or was to become one
 
 
@@ -26,7 +27,7 @@ class Run:
     """A finished run.
 
     Attributes:
-        folder: Where it lies.
+        folder: Where it lies; of a record, the file.
         config: The experiment, as nested tables.
         metrics: The content of ``metrics.json``.
         environment: The content of ``environment.json``; empty where there is none.
@@ -105,19 +106,19 @@ class _UnusableError(Exception):
 
 
 def find_runs(*folders: Path | str) -> Runs:
-    """Find the runs below some folders, in the order of their names.
+    """Find the runs below some folders, and the records of runs, in the order of their names.
 
     Args:
-        *folders: Folders of runs, or single runs.
+        *folders: Folders of runs or records, or single runs.
 
     Raises:
         UserError: A folder does not exist.
     """
     finished: dict[str, Run] = {}
     broken: list[Broken] = []
-    for folder in _run_folders(folders):
+    for folder in _places(folders):
         try:
-            run = _read(folder)
+            run = _read_record(folder) if folder.is_file() else _read(folder)
             twin = finished.setdefault(run.key(NO_RESULT), run)
             if twin is not run:
                 raise _UnusableError(f"the same experiment and seed as {twin.folder}")
@@ -145,7 +146,8 @@ def settings_key(settings: Mapping[str, Any], ignored: Collection[str]) -> str:
     return json.dumps({name: value for name, value in settings.items() if name not in ignored}, sort_keys=True)
 
 
-def _run_folders(folders: Iterable[Path | str]) -> list[Path]:
+def _places(folders: Iterable[Path | str]) -> list[Path]:
+    """Where runs are: folders, and files that are records."""
     found: dict[Path, Path] = {}  # by the real path, so that overlapping folders do not count a run twice
     for folder in map(Path, folders):
         if not folder.is_dir():
@@ -153,6 +155,8 @@ def _run_folders(folders: Iterable[Path | str]) -> list[Path]:
         for file in sorted(folder.rglob("*")):
             if file.name in _FILES:
                 found.setdefault(file.parent.resolve(), file.parent)
+            elif file.name.endswith(RECORD):
+                found.setdefault(file.resolve(), file)
     return list(found.values())
 
 
@@ -165,6 +169,17 @@ def _read(folder: Path) -> Run:
     environment = _parse(folder / "environment.json") if (folder / "environment.json").exists() else {}
     _check(config, metrics)
     return Run(folder, config, metrics, environment, losses)
+
+
+def _read_record(path: Path) -> Run:
+    record = _parse(path)
+    try:
+        config, metrics, environment = record["config"], record["metrics"], record["environment"]
+        losses = {int(step): float(loss) for step, loss in record["losses"].items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _UnusableError(f"{path.name} is not laid out as a record: {error!r}") from error
+    _check(config, metrics)
+    return Run(path, config, metrics, environment, losses)
 
 
 def _why_unfinished(folder: Path, losses: Mapping[int, float]) -> str:
@@ -185,7 +200,8 @@ def _text(path: Path) -> str:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(_text(path)) if path.suffix == ".toml" else json.loads(_text(path))
+        text = _text(path)
+        values = parse_toml(text, path.name) if path.suffix == ".toml" else json.loads(text)
     except (ValueError, RecursionError) as error:  # both decoders' errors are ValueErrors
         raise _UnusableError(f"{path.name} is damaged: {error}") from error
     if not isinstance(values, dict):
@@ -219,18 +235,21 @@ def _check(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
         _expect(isinstance(config["benchmark"], str), "config.toml: benchmark is not a name")
         _expect(isinstance(config["model"]["layer"], str), "config.toml: model.layer is not a name")
         _expect(isinstance(config["method"]["name"], str), "config.toml: method.name is not a name")
+        augment = config["method"].get("augment", "none")
+        _expect(isinstance(augment, str), "config.toml: method.augment is not a name")
         _expect(isinstance(config.get("benchmark_options", {}), dict), "config.toml: benchmark_options is not a table")
         _expect(isinstance(metrics["title"], str), "metrics.json: title is not a text")
         for key in ("notes", "missing"):
             _expect(isinstance(metrics[key], dict), f"metrics.json: {key} is not a table")
         for key in ("warnings", "classes"):
             _expect(isinstance(metrics[key], list), f"metrics.json: {key} is not a list")
-        for number in (metrics["steps"], metrics["seconds"]):
-            _expect(_is_number(number), f"metrics.json: {number!r} is not a number")
+        _expect(_is_number(metrics["steps"]), f"metrics.json: {metrics['steps']!r} is not a number")
         for name, tested in metrics["selection"].items():
             for domain, score in {"source": tested["source"], **tested["targets"]}.items():
-                value = score[metrics["metric"]]
-                _expect(value is None or _is_number(value), f"metrics.json: {name}, {domain}: {value!r} is no score")
+                for value in (score[metrics["metric"]], *score.values()):
+                    _expect(
+                        value is None or _is_number(value), f"metrics.json: {name}, {domain}: {value!r} is no score"
+                    )
             for corruption, value in tested.get("robustness", {}).items():
                 _expect(_is_number(value), f"metrics.json: {name}, robustness to {corruption}: {value!r} is no score")
     except KeyError as error:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from xcnorm.data import Domain, load, transforms
+from xcnorm.data.readers import read_npz_array
 from xcnorm.errors import UserError
 from xcnorm.report.arms import Arm
 from xcnorm.report.build import Section
@@ -86,9 +86,8 @@ def make_sheet(section: Section, selection: str, root: Path | None = None) -> Sh
             raise UserError(f"{run.folder / _FILE} is missing")
     run = next(iter(shown.values()))
     benchmark = load(run.benchmark, root, **run.config.get("benchmark_options", {}))
-    names = [name for name in benchmark.targets if "/" not in name or name.endswith("/5")]
     rows = {"source": _row("source", benchmark.validation, shown, selection)}
-    for name in names[:: -(-len(names) // _ROWS) or 1]:
+    for name in shown_targets(benchmark.targets):
         rows[name] = _row(f"targets/{name}", benchmark.targets[name], shown, selection)
     places = ("above", "below") if len(shown) > 1 else ("alone",)
     whose = " and ".join(f"{label} ({place})" for label, place in zip(shown, places, strict=True))
@@ -112,7 +111,7 @@ def _row(key: str, domain: Domain, shown: Mapping[str, Run], selection: str) -> 
     labels = domain.labels.numpy()
     guesses = {arm: _predictions(run, key, selection, labels) for arm, run in shown.items()}
     classes = next(iter(shown.values())).metrics["classes"]
-    index = torch.tensor(list(_chosen(labels, len(classes))), dtype=torch.int64)
+    index = torch.tensor(list(chosen_pictures(labels, len(classes))), dtype=torch.int64)
     pixels = transforms.grey_to_rgb(domain.images[index]).permute(0, 2, 3, 1).numpy()
     pictures = []
     for place, image in zip(index.tolist(), pixels, strict=True):
@@ -125,9 +124,15 @@ def _row(key: str, domain: Domain, shown: Mapping[str, Run], selection: str) -> 
     return tuple(pictures)
 
 
-def _chosen(labels: NDArray[np.int64], classes: int) -> Iterator[int]:
-    """The first picture of each class, then the second, until there are enough."""
-    for column in range(_COLUMNS):
+def shown_targets(targets: Iterable[str]) -> list[str]:
+    """The names of eight targets at most: of a corruption at five severities the highest."""
+    names = [name for name in targets if "/" not in name or name.endswith("/5")]
+    return names[:: -(-len(names) // _ROWS) or 1]
+
+
+def chosen_pictures(labels: NDArray[np.int64], classes: int, count: int = _COLUMNS) -> Iterator[int]:
+    """The places of the first picture of each class, then of the second, until there are enough."""
+    for column in range(count):
         found = np.flatnonzero(labels == column % classes)
         if len(found) > column // classes:
             yield int(found[column // classes])
@@ -136,12 +141,10 @@ def _chosen(labels: NDArray[np.int64], classes: int) -> Iterator[int]:
 def _predictions(run: Run, key: str, selection: str, labels: NDArray[np.int64]) -> NDArray[np.float16]:
     path = run.folder / _FILE
     try:
-        with np.load(path, allow_pickle=False) as file:
-            stored, probabilities = file[f"labels/{key}"], file[f"{selection}/{key}"]
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} is damaged: {error}") from error
-    except KeyError as error:
-        raise UserError(f"{path} has no predictions for {key}") from error
+        stored, probabilities = (read_npz_array(path, f"{what}/{key}") for what in ("labels", selection))
+    except UserError as error:
+        reason = str(error).removesuffix("; fetch it again")
+        raise UserError(f"{reason}; test the run again: xcnorm evaluate {run.folder}") from error
     if not np.array_equal(stored, labels) or probabilities.shape != (len(labels), len(run.metrics["classes"])):
         raise UserError(f"{path} was made on other images of {key} than those that are here now")
     return probabilities

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xcnorm.metrics import average, compare, summarise
@@ -29,6 +29,7 @@ class Content:
         values: The numbers of a run by column, in the measure's unit.
         notes: What a reader must know about them.
         chart: The chart of the same numbers, still without series; None where there is none.
+        means: Further averages: by name, over which columns each is taken.
     """
 
     title: str
@@ -37,13 +38,16 @@ class Content:
     values: Values
     notes: Notes = lambda run, column: ()
     chart: Chart | None = None
+    means: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def make_table(content: Content, arms: Sequence[Arm], published: Sequence[Mapping[str, Any]] = ()) -> Table:
     """Make a table with a row for each arm.
 
     The average is over the columns that every run has, in all rows alike: otherwise rows could not be compared. A
-    footnote says so where that leaves columns out, and the paper's averages are then taken over the same columns.
+    footnote says so where that leaves columns out, and the paper's averages are then taken over the same columns. A
+    further mean is there where every run has all of its columns. Arms are compared by the first of these, or else by
+    the average.
 
     Args:
         content: What it shows.
@@ -61,6 +65,15 @@ def make_table(content: Content, arms: Sequence[Arm], published: Sequence[Mappin
         columns.append(Column(AVERAGE, footnotes.mark(short)))
         for numbers in seeds:
             numbers[AVERAGE] = average({name: numbers[name] for name in common})
+    means = {
+        name: members
+        for name, members in content.means.items()
+        if all(member in numbers for numbers in seeds for member in members)
+    }
+    for name, members in means.items():
+        columns.append(Column(name, footnotes.mark([f"over {', '.join(members)}"])))
+        for numbers in seeds:
+            numbers[name] = average({member: numbers[member] for member in members})
 
     def paper(numbers: Mapping[str, Any]) -> list[float | None]:
         """The paper's numbers by column; its average as printed, or over the columns that our runs have if fewer."""
@@ -70,6 +83,9 @@ def make_table(content: Content, arms: Sequence[Arm], published: Sequence[Mappin
             if len(common) < len(content.columns) or AVERAGE not in numbers:
                 whole = all(name in numbers for name in common)
                 known[AVERAGE] = average({name: numbers[name] for name in common}) if whole else None
+        for name, members in means.items():
+            whole = all(member in numbers for member in members)
+            known[name] = average({member: numbers[member] for member in members}) if whole else None
         return list(known.values())
 
     def unmeasured(label: str, numbers: Mapping[str, Any], origin: Origin, note: str) -> Row:
@@ -85,7 +101,7 @@ def make_table(content: Content, arms: Sequence[Arm], published: Sequence[Mappin
             whose = "; the paper's numbers" if arm.paper else ""
             rows.append(unmeasured(arm.label, arm.paper, "not run", f"no finished run yet{whose}"))
     ranked = _ranked(rows, content.measure)
-    compared = _comparisons(arms, measured, content.measure) if averaged else ()
+    compared = _comparisons(arms, measured, content.measure, next(iter(means), AVERAGE)) if averaged else ()
     return Table(content.title, content.measure, tuple(columns), ranked, tuple(footnotes.texts), compared)
 
 
@@ -160,19 +176,20 @@ def _ranked(rows: Sequence[Row], measure: Measure) -> tuple[Row, ...]:
 
 
 def _comparisons(
-    arms: Sequence[Arm], measured: Sequence[Mapping[int, Mapping[str, float]]], measure: Measure
+    arms: Sequence[Arm], measured: Sequence[Mapping[int, Mapping[str, float]]], measure: Measure, mean: str
 ) -> tuple[str, ...]:
-    """Each arm's average against the first arm's, over the seeds that both have."""
+    """Each arm's average, or other mean, against the first arm's, over the seeds that both have."""
     pairs = [(arm, by_seed) for arm, by_seed in zip(arms, measured, strict=True) if by_seed]
+    over = "on average" if mean == AVERAGE else f"in the {mean}"
     sentences = []
     for arm, ours in pairs[1:]:
         first, theirs = pairs[0]
         seeds = sorted(ours.keys() & theirs.keys())
         if len(seeds) > 1:
-            found = compare([ours[seed][AVERAGE] for seed in seeds], [theirs[seed][AVERAGE] for seed in seeds])
+            found = compare([ours[seed][mean] for seed in seeds], [theirs[seed][mean] for seed in seeds])
             difference, low, high = (signed(n, measure.decimals) for n in (found.difference, found.low, found.high))
             sentences.append(
-                f"{arm.label} against {first.label}: {difference} on average (95 % interval {low} to {high}), "
+                f"{arm.label} against {first.label}: {difference} {over} (95 % interval {low} to {high}), "
                 f"p = {found.p_value:.3g} ({found.test} test, {len(seeds)} paired seeds)"
             )
     return tuple(sentences)

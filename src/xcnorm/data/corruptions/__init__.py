@@ -20,10 +20,12 @@ from xcnorm.data.corruptions.corruption import (
     register_corruption,
     standard,
 )
+from xcnorm.data.corruptions.module import Corrupt
 from xcnorm.data.corruptions.run import apply, corrupt, draw
 
 __all__ = [
     "CATEGORIES",
+    "Corrupt",
     "Corruption",
     "Fields",
     "Shape",

@@ -99,6 +99,17 @@ def apply(
     return _run(corruption, images, fields, chosen)
 
 
+def find(name: str, severity: int) -> Corruption:
+    """A corruption by its name.
+
+    Raises:
+        UserError: There is no such corruption or severity.
+    """
+    if type(severity) is not int or not 1 <= severity <= 5:
+        raise UserError(f"severity must be 1, 2, 3, 4 or 5, not {severity!r}")
+    return CORRUPTIONS[name]
+
+
 def _look_up(
     name: str,
     severity: int,
@@ -106,9 +117,7 @@ def _look_up(
     constants: str | None,
     frost: tuple[Tensor, ...] | None = None,
 ) -> tuple[Corruption, Any]:
-    corruption = CORRUPTIONS[name]
-    if type(severity) is not int or not 1 <= severity <= 5:
-        raise UserError(f"severity must be 1, 2, 3, 4 or 5, not {severity!r}")
+    corruption = find(name, severity)
     if images.ndim != 4 or images.shape[1] not in (1, 3):
         raise UserError(f"images must be (N, C, H, W) with one or three channels, not {tuple(images.shape)}")
     if min(images.shape[2:]) < 4:

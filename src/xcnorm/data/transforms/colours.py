@@ -76,6 +76,29 @@ def random_grey(images: Tensor, generator: torch.Generator, p: float = 0.1) -> T
     return torch.where(coins(images, generator, p), grey, images)
 
 
+def turn_hue(values: Tensor, share: Tensor) -> Tensor:
+    """Turn the colour circle; largest and smallest channel, and so value and saturation, stay as they are.
+
+    Args:
+        values: ``(N, 1 or 3, H, W)``, floating point from 0 to 1; those of one channel have no hue.
+        share: By which share of the circle; anything that broadcasts.
+    """
+    if values.shape[1] == 1:
+        return values
+    red, green, blue = values.split(1, 1)
+    largest, smallest = values.amax(1, keepdim=True), values.amin(1, keepdim=True)
+    chroma = largest - smallest
+    divisor = torch.where(chroma == 0, 1, chroma)  # a grey pixel has no hue; any will do
+    sextant = torch.where(
+        largest == red,
+        (green - blue) / divisor,
+        torch.where(largest == green, (blue - red) / divisor + 2, (red - green) / divisor + 4),
+    )
+    # Around the circle a channel falls from the largest value to the smallest, over one sixth, and rises again.
+    around = (sextant + 6 * share + torch.tensor([5.0, 3.0, 1.0]).view(3, 1, 1).to(values)) % 6
+    return largest - chroma * around.minimum(4 - around).clamp(0, 1)
+
+
 # Below, values are from 0 to 1.
 
 
@@ -98,22 +121,4 @@ def _saturate(values: Tensor, factor: Tensor) -> Tensor:
     return torch.lerp(_grey(values), values, factor).clamp(0, 1)
 
 
-def _turn_hue(values: Tensor, share: Tensor) -> Tensor:
-    """Turn the colour circle; largest and smallest channel, and so value and saturation, stay as they are."""
-    if values.shape[1] == 1:
-        return values
-    red, green, blue = values.split(1, 1)
-    largest, smallest = values.amax(1, keepdim=True), values.amin(1, keepdim=True)
-    chroma = largest - smallest
-    divisor = torch.where(chroma == 0, 1, chroma)  # a grey pixel has no hue; any will do
-    sextant = torch.where(
-        largest == red,
-        (green - blue) / divisor,
-        torch.where(largest == green, (blue - red) / divisor + 2, (red - green) / divisor + 4),
-    )
-    # Around the circle a channel falls from the largest value to the smallest, over one sixth, and rises again.
-    around = (sextant + 6 * share + torch.tensor([5.0, 3.0, 1.0]).view(3, 1, 1).to(values)) % 6
-    return largest - chroma * around.minimum(4 - around).clamp(0, 1)
-
-
-_CHANGES = (_brighten, _contrast, _saturate, _turn_hue)
+_CHANGES = (_brighten, _contrast, _saturate, turn_hue)

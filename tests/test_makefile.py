@@ -1,0 +1,68 @@
+"""What make would install, and when: told by make itself, without doing it."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CLEARED = "-m venv --clear"
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+def would_run(target: str, venv: Path, *marks: str) -> list[str]:
+    """The commands of a target, given an environment with these marks, all newer than the lists of packages."""
+    for mark in marks:
+        (venv / mark).touch()
+    return subprocess.run(
+        ["make", "--dry-run", f"VENV={venv}", target],
+        cwd=ROOT,
+        # Where make runs these tests, its own flags are none of this one's.
+        env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+
+
+def extras(commands: list[str]) -> list[str]:
+    return [command.partition("[")[2].partition("]")[0] for command in commands if "--editable" in command]
+
+
+def test_the_demo_installs_what_it_needs_and_nothing_else(tmp_path):
+    commands = would_run("demo", tmp_path)
+    assert extras(commands) == ["demo"]
+    assert CLEARED in commands[0]
+    assert commands[-1].endswith("xcnorm demo")
+
+
+@pytest.mark.parametrize(
+    ("target", "marks"), [("demo", [".demo-installed"]), ("setup", [".demo-installed", ".installed"])]
+)
+def test_what_is_installed_is_not_installed_again(target, marks, tmp_path):
+    assert extras(would_run(target, tmp_path, *marks)) == []
+
+
+def test_after_the_set_up_of_a_developer_the_demo_installs_nothing(tmp_path):
+    touched = next(line for line in would_run("setup", tmp_path) if line.startswith("touch"))
+    marks = [Path(mark).name for mark in touched.split()[1:]]
+    assert extras(would_run("demo", tmp_path, *marks)) == []
+
+
+def test_after_the_demo_a_developer_gets_the_rest_on_top(tmp_path):
+    commands = would_run("lint", tmp_path, ".demo-installed")
+    assert extras(commands) == ["dev"]
+    assert f"test -e {tmp_path}/.demo-installed || " in commands[0]  # so the environment is not cleared
+
+
+@pytest.mark.parametrize("target", ["demo", "setup", "docs"])
+def test_all_marks_of_what_is_being_installed_are_gone_meanwhile(target, tmp_path):
+    commands = would_run(target, tmp_path)
+    for number, command in enumerate(commands):
+        if "--editable" in command:
+            removed, touched = commands[number - 1].split()[2:], commands[number + 1].split()[1:]
+            assert removed == touched
+            assert f"{tmp_path}/.demo-installed" in touched
