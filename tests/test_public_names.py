@@ -18,6 +18,7 @@ MODULES = [
     "xcnorm.data.synthesis",
     "xcnorm.engine",
     "xcnorm.metrics",
+    "xcnorm.export",
     "xcnorm.functional",
     "xcnorm.fusion",
     "xcnorm.methods",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         conversion,
         data,
         engine,
+        export,
         functional,
         fusion,
         methods,
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     )
     from xcnorm.auditing import audit
     from xcnorm.conversion import calibrate, conversion_report, convert, revert
+    from xcnorm.export import export_model
     from xcnorm.fusion import fuse
-    from xcnorm.models import create_model, list_models
+    from xcnorm.models import create_model, from_pretrained, list_models, save_pretrained
     from xcnorm.nn import (
         RXCNormConv1d,
         RXCNormConv2d,
@@ -58,6 +60,9 @@ __all__ = [
     "create_model",
     "data",
     "engine",
+    "export",
+    "export_model",
+    "from_pretrained",
     "functional",
     "fuse",
     "fusion",
@@ -69,6 +74,7 @@ __all__ = [
     "ops",
     "report",
     "revert",
+    "save_pretrained",
     "sweep",
 ]
 
@@ -78,9 +84,12 @@ _HOME = {  # every other name in small letters is a module, and all that is left
     "convert": "conversion",
     "conversion_report": "conversion",
     "create_model": "models",
+    "export_model": "export",
+    "from_pretrained": "models",
     "fuse": "fusion",
     "list_models": "models",
     "revert": "conversion",
+    "save_pretrained": "models",
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -59,8 +60,9 @@ class Settings:
     def of(cls, text: str) -> Settings:
         """The way back."""
         values = json.loads(text)
-        correlation = {k: tuple(v) if isinstance(v, list) else v for k, v in values.pop("correlation").items()}
-        return cls(correlation=Correlation(**correlation), **values)
+        correlation: dict[str, Any] = values.pop("correlation")
+        sizes = {name: tuple(value) for name, value in correlation.items() if isinstance(value, list)}
+        return cls(correlation=Correlation(**(correlation | sizes)), **values)
 
 
 @torch.library.custom_op("xcnorm::layer", mutates_args=())

@@ -48,9 +48,9 @@ class AveragePool(nn.Module):
         size: Height and width of the output; None keeps the input's.
     """
 
-    def __init__(self, size: int | Sequence[int | None]) -> None:
+    def __init__(self, size: int | Sequence[int | None] | None) -> None:
         super().__init__()
-        self.size = (size, size) if isinstance(size, int) else tuple(size)
+        self.size = (size, size) if size is None or isinstance(size, int) else tuple(size)
 
     def forward(self, input: Tensor) -> Tensor:
         """``(N, C, H, W)`` to the pooled maps."""

@@ -51,12 +51,11 @@ class FixedStages(Stages):
         nn.Module.__init__(self)
         self.options, self.alpha = stages.options, stages.alpha
         self.mask, self.norm = stages.mask, stages.norm
-        gain, shift = stages.gain, None
+        gain: Tensor | None = stages.gain
+        shift: Tensor | None = None
         if stands_still(self.norm):
             gain, shift = _folded(gain, self.norm, after=self.options.gain == "after_norm")
             self.norm = nn.Identity()
-        elif isinstance(self.norm, nn.Identity):
-            shift = None
         for name, value in (("raw_tau", stages.raw_tau), ("gain", gain), ("shift", shift)):
             self.register_buffer(name, None if value is None else value.detach().clone())
 

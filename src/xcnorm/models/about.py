@@ -22,6 +22,7 @@ class About:
             channel. None if that is not known.
         std: What they are then divided by.
         pixels: Height and width that it was made for.
+        trained_on: What it learnt from, and how, in words.
         version: Of xcnorm, which wrote it.
     """
 
@@ -30,6 +31,7 @@ class About:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     pixels: int | None = None
+    trained_on: str = ""
     version: str = __version__
 
     def to_json(self) -> str:
@@ -59,6 +61,7 @@ class About:
                 mean=_numbers(values.get("mean")),
                 std=_numbers(values.get("std"), positive=True),
                 pixels=_size(values.get("pixels")),
+                trained_on=_word(values.get("trained_on", "")),
                 version=_word(values.get("version", "")),
             )
         except (ValueError, TypeError, AttributeError, RecursionError) as error:

@@ -142,11 +142,10 @@ def _known() -> set[type[nn.Module]]:
 
 
 def _convolution(layer: Relative, filters: Tensor) -> nn.Conv2d:
+    size: Any = (layer.in_channels, layer.out_channels, layer.kernel_size, layer.stride, layer.padding, layer.dilation)
     where: dict[str, Any] = {"device": filters.device, "dtype": filters.dtype}
-    plain = nn.Conv2d(
-        layer.in_channels, layer.out_channels, layer.kernel_size, layer.stride, layer.padding,
-        layer.dilation, layer.groups, layer.bias is not None, layer.padding_mode, **where,
-    ).requires_grad_(False)  # type: ignore[arg-type]  # fmt: skip
+    rest: Any = (layer.groups, layer.bias is not None, layer.padding_mode)
+    plain = nn.Conv2d(*size, *rest, **where).requires_grad_(False)
     plain.weight.copy_(filters)
     if plain.bias is not None and layer.bias is not None:
         plain.bias.copy_(layer.bias)
