@@ -44,6 +44,15 @@ class Export:
     any_size: bool
     difference: float | None
 
+    def __str__(self) -> str:
+        checked = (
+            "not compared: onnxruntime is not installed"
+            if self.difference is None
+            else f"its answers differ from torch's by {self.difference:.0e} of the largest"
+        )
+        sizes = "any size" if self.any_size else "this size alone"
+        return f"{self.path} ({self.format}) for any number of images of {sizes}; {checked}"
+
 
 def export_model(
     model: nn.Module,
@@ -85,7 +94,9 @@ def export_model(
     about = about or About()
     pixels = pixels or about.pixels
     if pixels is None:
-        raise UserError("pixels is not known; give the height and width that the network was made for")
+        raise UserError(
+            "the size of its images is not known; give pixels (--pixels), the height and width that it was made for"
+        )
     about = replace(about, pixels=pixels, network=about.network or type(model).__name__)
     whole = copy.deepcopy(model).float().to(device).eval()
     images = _images(channels or _channels(model), 2, pixels, pixels, about).to(device)

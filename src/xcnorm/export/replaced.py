@@ -62,6 +62,5 @@ class AveragePool(nn.Module):
 def _means(size: int, parts: int, like: Tensor) -> Tensor:
     """The matrix ``(parts, size)`` that averages over each part of an axis, as torch cuts it."""
     part, place = torch.arange(parts, device=like.device).unsqueeze(1), torch.arange(size, device=like.device)
-    start, end = part * size // parts, ((part + 1) * size + parts - 1) // parts
-    inside = ((place >= start) & (place < end)).to(like.dtype)
+    inside = (((place + 1) * parts > part * size) & (place * parts < (part + 1) * size)).to(like.dtype)
     return inside / inside.sum(1, keepdim=True)
