@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -88,12 +89,12 @@ def from_pretrained(folder: Path | str, model: nn.Module | None = None) -> nn.Mo
     recipe = _read_config(folder)["recipe"]
     weights = _read_weights(folder / WEIGHTS)
     try:
-        if model is None:  # nothing of a size that the file does not have is ever allocated
-            with torch.device("meta"):
-                _check_fit(follow_recipe(recipe), weights, folder)
-        network = follow_recipe(recipe, model)
+        with torch.device("meta"):  # nothing of a size that the weights do not have is ever allocated
+            planned = follow_recipe(recipe, None if model is None else copy.deepcopy(model).to("meta"))
     except UserError as error:
         raise UserError(f"{folder}: {error}") from error
+    _check_fit(planned, weights, folder)
+    network = follow_recipe(recipe, model)
     _load(network, weights, folder)
     return network.eval()
 
