@@ -50,17 +50,22 @@ class AveragePool(nn.Module):
 
     def __init__(self, size: int | Sequence[int | None] | None) -> None:
         super().__init__()
-        self.size = (size, size) if size is None or isinstance(size, int) else tuple(size)
+        height, width = (size, size) if size is None or isinstance(size, int) else size
+        self.rows = None if height is None else nn.Buffer(torch.arange(float(height)).unsqueeze(1))
+        self.columns = None if width is None else nn.Buffer(torch.arange(float(width)).unsqueeze(1))
 
     def forward(self, input: Tensor) -> Tensor:
         """``(N, C, H, W)`` to the pooled maps."""
-        height, width = self.size
-        output = input if height is None else _means(input.shape[2], height, input) @ input
-        return output if width is None else output @ _means(input.shape[3], width, input).mT
+        output = input if self.rows is None else _means(input[0, 0, :, 0], self.rows) @ input
+        return output if self.columns is None else output @ _means(input[0, 0, 0], self.columns).mT
 
 
-def _means(size: int, parts: int, like: Tensor) -> Tensor:
-    """The matrix ``(parts, size)`` that averages over each part of an axis, as torch cuts it."""
-    part, place = torch.arange(parts, device=like.device).unsqueeze(1), torch.arange(size, device=like.device)
-    inside = (((place + 1) * parts > part * size) & (place * parts < (part + 1) * size)).to(like.dtype)
+def _means(line: Tensor, part: Tensor) -> Tensor:
+    """The matrix ``(parts, size)`` that averages over each part of a line, as torch cuts it.
+
+    A part reaches from the floor of its start to the ceiling of its end, which are multiples of ``size / parts``.
+    """
+    end = torch.ones_like(line).cumsum(0)  # of each position; a range of a size that is not known has no operator
+    size, parts = end[-1:], len(part)
+    inside = ((end * parts > part * size) & ((end - 1) * parts < (part + 1) * size)).to(line.dtype)
     return inside / inside.sum(1, keepdim=True)
