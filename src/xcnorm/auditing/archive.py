@@ -23,6 +23,7 @@ _NEEDED = re.compile(
     r"|data/(weights|constants)/(model_\w+_config\.json|(weight|tensor)_\d+)",
     re.ASCII,
 )
+_LONGEST_TEXT = 10_000_000  # that is saved beside a network
 _NOT_NEEDED = re.compile(r"\.data/serialization_id|extra/.*", re.DOTALL)
 
 # Operators of torch, of its compiler, of torchvision and ours; none of them touches a file but the two in front.
@@ -50,6 +51,28 @@ _TEXTS = {
 
 class _CodeError(Exception):
     """The archive holds more than a graph and plain tensors."""
+
+
+def extra_text(path: Path, name: str) -> str | None:
+    """A text that was saved beside a network, by its name; None if there is none.
+
+    Args:
+        path: The file, which `plain_copy` has looked at.
+        name: Of the text.
+
+    Raises:
+        UserError: It is too long, or no text.
+    """
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.filename.partition("/")[2] == f"extra/{name}":
+                try:
+                    if member.file_size > _LONGEST_TEXT:
+                        raise ValueError(f"it has more than {_LONGEST_TEXT:,} characters")
+                    return archive.read(member).decode()
+                except (ValueError, zipfile.BadZipFile) as error:
+                    raise UserError(f"what {path} says about its network cannot be read: {error}") from error
+    return None
 
 
 def plain_copy(path: Path) -> io.BytesIO:

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 from torch.export.passes import move_to_device_pass
 
-from xcnorm.auditing.archive import plain_copy
+from xcnorm.auditing.archive import extra_text, plain_copy
 from xcnorm.auditing.subject import Subject
 from xcnorm.errors import UserError
 from xcnorm.extras import needed
+from xcnorm.models import About
 
 
 def open_exported(path: Path, name: str, device: torch.device) -> Subject:
@@ -41,7 +42,8 @@ def open_exported(path: Path, name: str, device: torch.device) -> Subject:
     if len(inputs) != 1 or getattr(inputs[0].meta.get("val"), "ndim", 0) != 4:
         raise UserError(f"{path} must take one batch of pictures, (N, C, H, W); export such a network")
     shape = inputs[0].meta["val"].shape
-    return Subject(name, module, _hash(path), device, pixels=_fixed(shape[3]), batch=_fixed(shape[0]))
+    subject = Subject(name, module, _hash(path), device, pixels=_fixed(shape[3]), batch=_fixed(shape[0]))
+    return _informed(subject, extra_text(path, "xcnorm"), path)
 
 
 def open_onnx(path: Path, name: str, device: torch.device) -> Subject:
@@ -68,8 +70,14 @@ def open_onnx(path: Path, name: str, device: torch.device) -> Subject:
     def forward(pictures: Tensor) -> Any:
         return torch.from_numpy(session.run(None, {inputs[0].name: pictures.numpy()})[0])
 
-    shape = inputs[0].shape
-    return Subject(name, forward, _hash(path), torch.device("cpu"), pixels=_fixed(shape[3]), batch=_fixed(shape[0]))
+    shape, key = inputs[0].shape, _hash(path)
+    subject = Subject(name, forward, key, torch.device("cpu"), pixels=_fixed(shape[3]), batch=_fixed(shape[0]))
+    return _informed(subject, session.get_modelmeta().custom_metadata_map.get("xcnorm"), path)
+
+
+def _informed(subject: Subject, text: str | None, path: Path) -> Subject:
+    """With what `xcnorm export` has written into the file."""
+    return subject if text is None else subject.with_about(About.of(text, path), "the file's own")
 
 
 @contextmanager

@@ -54,6 +54,13 @@ def keep_averages(model: nn.Module) -> None:
     model.__dict__[_AVERAGES] = {**found, **model.__dict__.get(_AVERAGES, {})}
 
 
+def forget_plain(model: nn.Module) -> None:
+    """Forget what a conversion kept with a model and with all that is inside: there is no way back then."""
+    for module in model.modules():
+        for attribute in (_ATTRIBUTE, _AVERAGES):
+            module.__dict__.pop(attribute, None)
+
+
 def revert(model: nn.Module) -> nn.Module:
     """Put the plain layers back that `convert` took out. The model is changed and returned.
 

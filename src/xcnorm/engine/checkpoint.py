@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from xcnorm.engine.tensors import load_tensors, save_tensors
 from xcnorm.errors import UserError
 from xcnorm.files import disk_errors, replacing
+from xcnorm.tensors import load_tensors, save_tensors
 
 KEPT = 2  # the newest, and one before it in case the disk loses that
 REMEDY = "choose another --out, and run the same command again"

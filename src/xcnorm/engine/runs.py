@@ -13,12 +13,12 @@ from torch import Tensor
 from xcnorm.engine.checkpoint import REMEDY
 from xcnorm.engine.experiment import Experiment, make_experiment, parse
 from xcnorm.engine.tensorboard import TensorBoard
-from xcnorm.engine.tensors import load_tensors, save_tensors
 from xcnorm.engine.toml import parse_toml
 from xcnorm.errors import UserError
 from xcnorm.files import disk_errors, replacing
 from xcnorm.locks import locked
 from xcnorm.metrics import average
+from xcnorm.tensors import load_tensors, save_tensors
 
 
 class Trained(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import torch
@@ -37,7 +38,7 @@ def channel_norm(similarity: Tensor, statistics: Statistics = "batch", eps: floa
     if statistics not in ("batch", "instance"):
         raise ValueError(unknown_name("statistics", statistics, ("batch", "instance")))
     positions = list(range(2, similarity.ndim))
-    if statistics == "instance" and similarity.shape[2:].numel() == 1:
+    if statistics == "instance" and math.prod(similarity.shape[2:]) == 1:
         raise ValueError("instance statistics of a single position are undefined; use statistics='batch'")
     pooled = [0, *positions] if statistics == "batch" else positions
     standardised: Tensor = _Standardise.apply(similarity, pooled, eps)[0]  # type: ignore[no-untyped-call]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from xcnorm.engine.tensors import load_tensors, save_tensors
+from xcnorm.tensors import load_tensors, save_tensors
 
 TENSORS = {
     "weight": torch.arange(60.0).reshape(3, 4, 5),
