@@ -5,9 +5,10 @@ DEMO_INSTALLED := $(VENV)/.demo-installed
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip
 INSTALL := $(PIP) install --constraint constraints/ci.txt
+ROUNDS ?= 40
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo browser test lint bench mutants docs lock audit-deps clean
+.PHONY: help setup demo browser test lint bench soak mutants docs lock audit-deps clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -43,6 +44,14 @@ lint: $(INSTALLED) ## check style, types and floors
 
 bench: $(INSTALLED) ## time the layers
 	$(BIN)/xcnorm bench layers --quick
+
+soak: $(INSTALLED) ## make things go wrong for long, and write down what came of it
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --rounds $(ROUNDS) --out benchmarks/results/trust/faults_cpu.json
+	$(INSTALL) --editable ".[soak]"
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzzing .cache/fuzzing --out benchmarks/results/trust/fuzzing_cpu.json
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.soak .cache/soak --out benchmarks/results/trust/training_cpu.json
+	XCNORM_EXAMPLES=10000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/nn/test_geometry_of_torch.py --timeout 0
+	$(BIN)/python -m benchmarks.trust benchmarks/results/trust/*.json docs/trust.md
 
 docs: $(INSTALLED) ## build the documentation into site/
 	$(BIN)/zensical build --clean --strict

@@ -18,7 +18,7 @@ from benchmarks.results_file import add_options, write
 from xcnorm.data import Benchmark, Domain, Sampler, card, transforms
 from xcnorm.data.domain import Targets
 from xcnorm.engine import Experiment, Trainer, World, make_experiment, seeding
-from xcnorm.engine.trainer import build_model
+from xcnorm.engine.networks import build_model
 from xcnorm.environment import environment
 
 BATCH = 128

@@ -22,10 +22,10 @@ from xcnorm import data
 from xcnorm.data import Benchmark
 from xcnorm.data.transforms import resize
 from xcnorm.engine import world
+from xcnorm.engine.networks import build_model
 from xcnorm.engine.precision import precision
 from xcnorm.engine.runs import RunFolder
 from xcnorm.engine.testing import predict
-from xcnorm.engine.trainer import build_model
 from xcnorm.environment import environment
 from xcnorm.metrics import score
 from xcnorm.report.runs import find_runs

@@ -20,3 +20,9 @@ def test_of_many_names_the_nearest_are_shown():
     assert message.endswith("; 30 are known)")
     assert message.count("'fig") == 2 + 5
     assert "'fig07', 'fig17'" in message or "'fig17', 'fig07'" in message
+
+
+def test_a_name_that_fills_the_screen_is_cut():
+    message = unknown_name("model", "x" * 100_000, ["resnet18"])
+    assert len(message) < 300
+    assert message.endswith("(known: 'resnet18')")

@@ -9,10 +9,27 @@ from typing import TYPE_CHECKING
 from xcnorm._version import __version__
 
 if TYPE_CHECKING:
-    from xcnorm import auditing, conversion, data, engine, functional, methods, metrics, models, nn, ops, report, sweep
+    from xcnorm import (
+        auditing,
+        conversion,
+        data,
+        engine,
+        export,
+        functional,
+        fusion,
+        methods,
+        metrics,
+        models,
+        nn,
+        ops,
+        report,
+        sweep,
+    )
     from xcnorm.auditing import audit
     from xcnorm.conversion import calibrate, conversion_report, convert, revert
-    from xcnorm.models import create_model, list_models
+    from xcnorm.export import export_model
+    from xcnorm.fusion import fuse
+    from xcnorm.models import create_model, from_pretrained, list_models, save_pretrained
     from xcnorm.nn import (
         RXCNormConv1d,
         RXCNormConv2d,
@@ -43,7 +60,12 @@ __all__ = [
     "create_model",
     "data",
     "engine",
+    "export",
+    "export_model",
+    "from_pretrained",
     "functional",
+    "fuse",
+    "fusion",
     "list_models",
     "methods",
     "metrics",
@@ -52,6 +74,7 @@ __all__ = [
     "ops",
     "report",
     "revert",
+    "save_pretrained",
     "sweep",
 ]
 
@@ -61,8 +84,12 @@ _HOME = {  # every other name in small letters is a module, and all that is left
     "convert": "conversion",
     "conversion_report": "conversion",
     "create_model": "models",
+    "export_model": "export",
+    "from_pretrained": "models",
+    "fuse": "fusion",
     "list_models": "models",
     "revert": "conversion",
+    "save_pretrained": "models",
 }
 
 

@@ -1,5 +1,6 @@
 """The page, the verdict, the gates and the JUnit file of an audit."""
 
+import json
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -87,8 +88,42 @@ def test_in_a_browser_nothing_is_loaded_and_nothing_runs_that_should_not(text, t
 
 
 @pytest.mark.parametrize(
+    "damage",
+    [
+        lambda values: values.pop("seed"),
+        lambda values: values.update(count="many"),
+        lambda values: values.update(size=[16, "x"]),
+        lambda values: values.update(models=[]),
+        lambda values: values["models"][0]["cells"].popitem(),
+        lambda values: values["models"][0]["cells"]["fog/1"].update(accuracy="high"),
+        lambda values: values["models"][0]["cells"]["fog/1"].update(surplus=1),
+        lambda values: values["models"][0]["robustness"].update(fog=None),
+        lambda values: values["models"][0].update(notes=[3]),
+        lambda values: values["models"][0].update(mce="1"),
+    ],
+)
+def test_an_audit_with_something_else_in_it_is_not_loaded(damage, audit, tmp_path):
+    values = audit.to_dict()
+    damage(values)
+    (tmp_path / "audit.json").write_text(json.dumps(values))
+    with pytest.raises(UserError, match="is no audit of this version"):
+        load_audit(tmp_path / "audit.json")
+
+
+def test_an_audit_with_a_corruption_that_is_not_known_here_is_not_loaded(audit, tmp_path):
+    (tmp_path / "audit.json").write_text(audit.to_json().replace("fog", "smog"))
+    with pytest.raises(UserError, match="the corruption 'smog', which is not known here; load its plugin"):
+        load_audit(tmp_path / "audit.json")
+
+
+@pytest.mark.parametrize(
     ("content", "words"),
-    [("no json", "is no saved audit"), ("[]", "is no audit of this version"), ('{"kind": "audit"}', "is no audit")],
+    [
+        ("[" * 100_000, "is no saved audit"),
+        ("no json", "is no saved audit"),
+        ("[]", "is no audit of this version"),
+        ('{"kind": "audit"}', "is no audit"),
+    ],
 )
 def test_what_is_no_audit_is_not_loaded(content, words, tmp_path):
     (tmp_path / "audit.json").write_text(content)

@@ -14,6 +14,7 @@ import xcnorm
 from tests.auditing.small import CLASSES, TYPES, Brightness, folder, tensors
 from xcnorm.auditing import cells, pictures
 from xcnorm.data.corruptions import corrupt, published, standard
+from xcnorm.data.corruptions.corruption import CORRUPTIONS, Corruption
 from xcnorm.errors import UserError
 from xcnorm.metrics import robustness_score, score
 
@@ -151,6 +152,14 @@ def test_fifteen_and_nineteen_are_told_apart(data):
     assert nineteen.corruptions == published()
     assert "19 corruptions" in str(nineteen)
     assert "2 chosen corruptions: gaussian_noise, fog" in str(audited(data))
+
+
+def test_a_corruption_of_ones_own_is_a_category_of_its_own(data, monkeypatch):
+    inverted = Corruption("own", (None,) * 5, (None,) * 5, lambda images, fields, constants: 1 - images)
+    monkeypatch.setitem(CORRUPTIONS._items, "inverted", inverted)
+    assert "1 chosen corruption: inverted" in str(audited(data, corruptions="inverted"))
+    mixed = audited(data, corruptions="inverted,fog")
+    assert set(mixed.models[0].categories(mixed.grouping)) == {"own", "weather"}
 
 
 def test_a_network_in_training_mode_is_asked_in_evaluation_mode_and_put_back(data):

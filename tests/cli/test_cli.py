@@ -173,3 +173,11 @@ def test_the_shell_can_complete_commands():
     request = {"_XCNORM_COMPLETE": "complete_bash", "COMP_WORDS": "xcnorm d", "COMP_CWORD": "1"}
     result = run(env=os.environ | request, capture_output=True)
     assert sorted(result.stdout.split()) == ["data", "demo", "doctor"]
+
+
+def test_a_name_gives_the_terminal_no_orders(capsys):
+    assert main(["evaluate", "no\x1b]0;run\x07\x1b[2J"]) == 2
+    complaint = capsys.readouterr().err
+    assert "\x1b" not in complaint
+    assert "\x07" not in complaint
+    assert "no�]0;run" in complaint

@@ -39,18 +39,19 @@ def test_again_it_prints_the_same_without_training(folder, capsys):
         assert word in printed.out
     assert "R-XCNorm: 2 steps" in printed.err
     assert "is finished already" in printed.err
+    check_the_end(printed.out, folder)
     assert {path: path.stat().st_mtime_ns for path in logs} == logs
     assert main(["demo", "--iterations", "2", "--json", "--out", str(folder)]) == 0
     assert json.loads(capsys.readouterr().out)["page"].endswith("report.html")
 
 
-def test_it_ends_with_what_to_open_and_what_to_try(folder, capsys):
-    assert main(["demo", "--iterations", "2", "--out", str(folder)]) == 0
-    *_, what, playground, _, audit, _ = capsys.readouterr().out.splitlines()
+def check_the_end(said, folder):
+    """It ends with what to open, and with two commands to try, which the command line takes."""
+    *_, what, playground, _, audit, _ = said.splitlines()
     assert what == f"The report is {folder / 'report.html'}: open it in a browser. Then try:"
     for line, name in ((playground, "playground"), (audit, "audit")):
         assert f"xcnorm {name} " in line
-        read(line)  # as the command line would, without doing it
+        read(line)
     assert str(folder) in playground
 
 

@@ -129,6 +129,20 @@ def test_the_same_command_gives_the_same_numbers(trained, pictures, tmp_path):
     assert other.parent.relative_to(tmp_path) == trained.relative_to(trained.parents[2])
 
 
+def test_a_run_starts_from_another_converted_and_can_be_tested_again(trained, pictures, capsys):
+    out = trained.parents[2]
+    start = ["--start", str(trained), "--layer", "xcnorm", "--set", "model.options.norm=batch"]
+    few = {"schedule.iterations": "2"}
+    assert main([*command(pictures, out, **few), *start]) == 0
+    (run,) = out.glob("folder/erm+xcnorm-*/seed0")
+    assert RunFolder(run).experiment().start.run == trained.relative_to(out).as_posix()
+    found = metrics(run)
+    assert main(["evaluate", str(run), "--data", str(pictures), "--device", "cpu"]) == 0
+    assert metrics(run) == found
+    assert main([*command(pictures, out / "elsewhere"), *start]) == 2
+    assert "give the folder of runs that it is in as --out" in capsys.readouterr().err
+
+
 def test_a_dry_run_only_says_what_it_would_do(pictures, tmp_path, capsys):
     assert main(command(pictures, tmp_path / "runs", "--dry-run", "--seed", "4", "--layer", "xcnorm")) == 0
     first, _, config = capsys.readouterr().out.partition("\n")

@@ -14,7 +14,7 @@ class NormAct(nn.BatchNorm2d):
         self.act = nn.Identity() if act is None else act()
 
     def forward(self, x):
-        mean, variance = (None, None) if self.training else (self.running_mean, self.running_var)
+        mean, variance = self.running_mean, self.running_var
         x = F.batch_norm(x, mean, variance, self.weight, self.bias, self.training, self.momentum, self.eps)
         return self.act(self.drop(x))
 

@@ -1,6 +1,7 @@
 """calibrate sets gains, c and moving averages, and nothing else."""
 
 import copy
+import re
 
 import pytest
 import torch
@@ -9,6 +10,8 @@ from torch import nn
 import xcnorm
 from tests.conversion.networks import NETWORKS, mobilenet_v3, vgg
 from tests.test_conversion import assert_alive, changes, small_network
+from xcnorm.conversion import calibration
+from xcnorm.conversion.calibration import agreement
 
 
 def batches(count=2):
@@ -22,7 +25,15 @@ def settled(model):
         if isinstance(module, nn.BatchNorm2d):
             module.momentum = 1.0
     model(torch.cat(batches()))
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = 0.1
     return model
+
+
+def one_answer(*body, channels):
+    """A network with a single output: it always gives its answer, so that nothing is undone."""
+    return nn.Sequential(*body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1))
 
 
 def mean_squares(model, names):
@@ -44,7 +55,7 @@ def mean_squares(model, names):
     "options", [{"gain": "after_norm"}, {"norm": "none"}, {"gain": "after_norm", "scale": "ema"}], ids=str
 )
 def test_what_comes_out_of_every_unit_has_the_scale_it_had(options):
-    plain = settled(vgg())
+    plain = settled(one_answer(*vgg()[:10], channels=32))
     names = ["2", "5", "9"]  # the activations
     wanted = mean_squares(plain, names)
     model = xcnorm.calibrate(xcnorm.convert(plain, **options), batches())
@@ -73,8 +84,8 @@ def test_filters_modes_and_hooks_are_as_before():
 
 
 def test_moving_averages_are_those_of_the_batches():
-    plain = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 1), nn.BatchNorm2d(4))
-    model = xcnorm.convert(plain, layer="r_xcnorm", norm="batch", scale="ema")
+    plain = one_answer(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 1), nn.BatchNorm2d(4), channels=4)
+    model = xcnorm.convert(settled(plain), layer="r_xcnorm", norm="batch", scale="ema")
     xcnorm.calibrate(model, batches())
     seen = []
     model[3].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
@@ -83,6 +94,74 @@ def test_moving_averages_are_those_of_the_batches():
     torch.testing.assert_close(model[3].running_mean, seen[0].mean((0, 2, 3)), rtol=0.1, atol=1e-3)
     assert model[3].momentum == 0.1
     assert 0 < model[0].running_c < 1  # of values between 0 and 1, where it started from 10
+
+
+@pytest.mark.parametrize("layer", ["xcnorm", "r_xcnorm"])
+@pytest.mark.parametrize("name", ["resnet", "densenet", "vgg", "mobilenet v3", "efficientnet"])
+def test_with_the_stages_of_the_model_it_starts_much_nearer(name, layer):
+    plain, images = settled(NETWORKS[name]()), batches()
+
+    def away(**options):
+        """The squared difference of the outputs, in units of their variance."""
+        with torch.no_grad():
+            wanted = plain.eval()(torch.cat(images))
+            model = xcnorm.convert(copy.deepcopy(plain), layer=layer, batches=images, **options)
+            return (model.eval()(torch.cat(images)) - wanted).square().mean() / wanted.var(0).mean()
+
+    assert away(stages="model") < 0.75 * away(norm="batch", gain="after_norm")
+
+
+def test_what_costs_answers_is_undone(monkeypatch):
+    model = xcnorm.convert(settled(vgg()), gain="after_norm")
+    before = copy.deepcopy(model.state_dict())
+    found = iter([0.75, 0.5])
+    monkeypatch.setattr(calibration, "agreement", lambda outputs, wanted: next(found))
+    xcnorm.calibrate(model, batches())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert str(xcnorm.conversion_report(model)).endswith(
+        "for 50% of the images, before for 75%; undone, as those are fewer"
+    )
+    assert "gain set" not in changes(model)["0"].reason
+
+
+def test_the_share_is_of_images_or_of_their_positions():
+    maps = torch.zeros(2, 3, 2, 2)
+    other = maps.clone()
+    other[0, 1, 0, 0] = 1.0
+    assert agreement([maps], [other]) == 7 / 8
+
+
+def test_the_report_says_how_near_it_is():
+    report = xcnorm.conversion_report(xcnorm.convert(settled(vgg()), stages="model", batches=batches()))
+    told = re.fullmatch(
+        r"calibrated on 2 batches: the plain model's answer for (\d+)% of the images, before for (\d+)%",
+        report.calibration,
+    )
+    assert int(told[1]) > int(told[2])
+    assert str(report).endswith(report.calibration)
+
+
+@pytest.mark.parametrize("options", [{"stages": "model"}, {"gain": "after_norm"}], ids=str)
+@pytest.mark.parametrize("name", ["resnet", "densenet", "mobilenet v3"])
+def test_a_calibrated_network_comes_back_bit_for_bit(name, options):
+    model = settled(NETWORKS[name]()).eval()
+    expected = model(batches()[0])
+    model = xcnorm.revert(xcnorm.convert(model, batches=batches(), **options))
+    assert torch.equal(model(batches()[0]), expected)
+
+
+def test_outputs_that_are_no_tensor_are_refused():
+    class Strange(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = small_network()
+
+        def forward(self, x):
+            return {"logits": (self.body(x),)} if x.shape[-1] == 32 else "too small"
+
+    assert xcnorm.conversion_report(xcnorm.convert(Strange(), batches=batches())).calibration
+    with pytest.raises(TypeError, match="must give a tensor, or several, to be calibrated; got str"):
+        xcnorm.convert(Strange(), batches=[torch.rand(4, 3, 16, 16)])
 
 
 def test_a_gain_that_the_norm_cancels_is_left_alone_and_named():

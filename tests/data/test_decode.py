@@ -246,10 +246,11 @@ def test_sets_larger_than_the_memory(tmp_path):
     [
         (None, "No such file"),
         (b"not at all", "cannot be read as decoded pictures"),
+        (b"\x93NUMPY\x01\x00\x08\x00{'shape'" + bytes(64), "cannot be read as decoded pictures"),
         (np.zeros((2, 4, 4)), r"holds no decoded pictures but float64 of shape \(2, 4, 4\)"),
         (np.zeros((2, 3, 4, 4), np.uint8), "holds no decoded pictures but uint8"),
     ],
-    ids=["missing", "garbage", "numbers", "channels first"],
+    ids=["missing", "garbage", "half a header", "numbers", "channels first"],
 )
 def test_what_is_not_a_decoded_file(out, content, message):
     out.parent.mkdir()

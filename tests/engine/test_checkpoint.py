@@ -1,7 +1,9 @@
 """Checkpoints are complete or not there, whatever happens while they are written."""
 
+import errno
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 
 from xcnorm.engine.checkpoint import load_checkpoint, save_checkpoint
 from xcnorm.errors import UserError
@@ -106,9 +109,41 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, file, left):
         damaged.unlink()
     else:
         damaged.write_bytes(damaged.read_bytes()[: int(left * damaged.stat().st_size)])
-    step, state = load_checkpoint(tmp_path)
+    said = []
+    step, state = load_checkpoint(tmp_path, said.append)
     assert step == 1
     assert torch.equal(state["weights"], torch.ones(50))
+    (words,) = said
+    assert words.startswith(f"the checkpoint {damaged.parent} is damaged and not used: ")
+
+
+@pytest.mark.parametrize("state", ["[1", '{"tensor": "none"}', '{"items": 3}', "[" * 100_000, "{}"])
+def test_a_checkpoint_of_anything_else_is_passed_over(tmp_path, state):
+    save_checkpoint(tmp_path, 1, {"step": 1})
+    save_checkpoint(tmp_path, 2, {})
+    (tmp_path / "step-000000002" / "state.json").write_text(state)
+    save_file({}, tmp_path / "step-000000002" / "tensors.safetensors")  # as without a digest
+    assert load_checkpoint(tmp_path) == (1, {"step": 1})
+
+
+def test_a_flipped_bit_in_a_number_is_noticed(tmp_path):
+    for step in (1, 2):
+        save_checkpoint(tmp_path, step, {"seconds": 12.5})
+    path = tmp_path / "step-000000002" / "state.json"
+    path.write_text(path.read_text().replace("12.5", "13.5"))
+    assert load_checkpoint(tmp_path) == (1, {"seconds": 12.5})
+
+
+def test_a_checkpoint_that_may_not_be_read_is_not_passed_over(tmp_path, monkeypatch):
+    save_checkpoint(tmp_path, 1, {"step": 1})
+    path = tmp_path / "step-000000001" / "state.json"
+
+    def forbidden(self, *args, **options):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(Path, "read_text", forbidden)  # root may read everything
+    with pytest.raises(UserError, match=f"^cannot read {path}: Permission denied; give yourself the right to$"):
+        load_checkpoint(tmp_path)
 
 
 def test_damaged_checkpoints_of_later_steps_do_not_push_out_good_ones(tmp_path):

@@ -7,7 +7,7 @@ from tests.engine import small
 from tests.engine.programs import finish, folder, results, start
 from xcnorm.data import load
 from xcnorm.engine import RunFolder, world
-from xcnorm.engine.trainer import build_model
+from xcnorm.engine.networks import build_model
 from xcnorm.errors import UserError
 
 # One process for all of it: what it starts with is dear.

@@ -18,6 +18,7 @@ CHANGES = {
     "model.name": "allconv",
     "model.layer": "xcnorm",
     "model.options": {"norm": "batch"},
+    "start": {"run": "digits-mini/erm+conv-123456/seed0", "model": {"name": "tiny"}},
     "method.name": "randconv",
     "method.options": {"consistency": 5.0},
     "method.augment": "randconv",
@@ -83,7 +84,7 @@ def test_the_hash_and_the_folder_stay_what_they_are():
     assert str(experiment.folder) == f"digits-mini/erm+xcnorm-{experiment.hash[:6]}/seed3"
 
 
-def test_an_average_that_is_off_is_not_written():
+def test_an_average_or_a_start_that_there_is_not_is_not_written():
     """So that an experiment has the file, the hash and the row in a report that it had before there was one."""
     assert "ema" not in small.experiment().to_toml()
     assert "ema = 0.99" in small.experiment(schedule__ema=0.99).to_toml()
@@ -91,6 +92,7 @@ def test_an_average_that_is_off_is_not_written():
     assert "share" not in small.experiment().to_toml()
     assert "share = 0.1" in small.experiment(data__share=0.1).to_toml()
     assert small.experiment(data__share=1.0).hash == small.experiment().hash
+    assert "start" not in small.experiment().to_toml()
 
 
 @pytest.mark.parametrize("key", CHANGES | NO_PART)
@@ -159,6 +161,8 @@ def test_it_is_frozen():
         ({"optimiser__learning_rate": float("inf")}, "optimiser.learning_rate: input should be a finite number"),
         ({"run__selection": []}, "run.selection"),
         ({"data__augment": ["flop"]}, "data.augment: unknown transform 'flop'; did you mean 'flip'"),
+        ({"model": {"options": {"a\nb": {}}}}, "model.options.a b"),
+        ({"seed": "3" * 10_000}, "seed: input should be a valid integer"),
         ({"seed": -1}, "seed: input should be greater than or equal to 0, not -1"),
         ({"seed": "3"}, "seed: input should be a valid integer, not '3'"),
     ],

@@ -61,6 +61,16 @@ def test_cifar_fast_is_the_papers_recipe_in_forty_epochs():
     assert short == fast
 
 
+@pytest.mark.parametrize("benchmark", ["digits", "digits-mini", "cifar10c", "cifar10c-mini"])
+def test_the_recipe_finetune_is_a_quarter_of_fast_at_a_smaller_rate(benchmark):
+    full, short = (
+        make_experiment({"benchmark": benchmark} | load_recipe(recipe, benchmark)) for recipe in ("fast", "finetune")
+    )
+    assert 4 * short.schedule.steps(4096) <= full.schedule.steps(4096)
+    assert short.optimiser.learning_rate < full.optimiser.learning_rate
+    assert (short.model, short.data) == (full.model, full.data)
+
+
 @pytest.mark.parametrize("benchmark", ["digits-mini", "cifar10c-mini", "camelyon17-mini"])
 def test_the_recipe_mini_is_short(benchmark):
     experiment = make_experiment({"benchmark": benchmark} | load_recipe("mini", benchmark))
@@ -68,7 +78,7 @@ def test_the_recipe_mini_is_short(benchmark):
 
 
 def test_a_recipe_says_what_it_is_for():
-    assert list_recipes() == ("cifar_fast", "fast", "mini", "paper")
+    assert list_recipes() == ("cifar_fast", "fast", "finetune", "mini", "paper")
     with pytest.raises(UserError, match=r"recipe 'mini' is for digits-mini, .*, not for digits; choose another"):
         load_recipe("mini", "digits")
     with pytest.raises(UserError, match="recipe 'cifar_fast' is for cifar10c, not for digits"):

@@ -11,8 +11,9 @@ from tests.engine import small
 from xcnorm.data import Domain, Sampler, card, transforms
 from xcnorm.engine import World, seeding
 from xcnorm.engine.checkpoint import load_checkpoint, save_checkpoint
+from xcnorm.engine.networks import build_model
 from xcnorm.engine.testing import predict
-from xcnorm.engine.trainer import Trainer, build_model
+from xcnorm.engine.trainer import Trainer
 from xcnorm.errors import UserError
 from xcnorm.methods import find_method, list_methods
 from xcnorm.metrics import score

@@ -31,7 +31,7 @@ def run(name, folder, *arguments):
 
 
 def test_every_example_is_run():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"plain_loop.py", *NEEDS}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {"plain_loop.py", "finetune.py", "rescue.py", *NEEDS}
 
 
 def test_the_plain_loop(tmp_path):
@@ -50,3 +50,19 @@ def test_timm(tmp_path):
     said = run("timm_models.py", tmp_path, "r_xcnorm_resnet18")
     assert "RXCNormConv2d" in said
     assert said.endswith("logits: 2 10\n")
+
+
+def test_fine_tuning(tmp_path):
+    said = run("finetune.py", tmp_path, *FEW)
+    assert [line.split("  ")[0] for line in said.splitlines() if " clean " in line] == [
+        "trained", "trained on", "converted", "converted and trained on",
+    ]  # fmt: skip
+    assert "the plain model's answer for" in said
+
+
+def test_a_rescue(tmp_path):
+    run("rescue.py", tmp_path, "--steps", "2", "--images", "12")
+    page = (tmp_path / "rescue" / "after.html").read_text()
+    for name in ("original", "trained_on", "converted"):
+        assert name in page
+        assert (tmp_path / "rescue" / f"{name}.pt2").exists()

@@ -76,6 +76,18 @@ def test_channel_norm_equals_torch():
     torch.testing.assert_close(xf.channel_norm(u, "instance"), torch.nn.InstanceNorm2d(3)(u))
 
 
+@pytest.mark.parametrize("statistics", ["batch", "instance"])
+def test_what_changes_its_output_in_place_has_no_say_in_the_gradient_of_channel_norm(statistics):
+    def gradient(values, activate):
+        values = values.clone().requires_grad_()
+        (activate(xf.channel_norm(values, statistics)) * weights).sum().backward()
+        return values.grad
+
+    u, weights = torch.randn(2, 2, 3, 4, 4, dtype=F64)
+    expected = gradient(u, torch.relu)
+    assert torch.equal(gradient(u, torch.relu_), expected)
+
+
 def test_channel_norm_cancels_the_gain_with_or_without_mask():
     """Why ``gain="before_norm"``, the printed order, does nothing once the channel norm is on."""
     u, norm = torch.rand(4, 3, 5, 5, dtype=F64), torch.rand(4, 1, 5, 5, dtype=F64)

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.methods import small
+from xcnorm.engine.networks import build_model
 from xcnorm.engine.testing import predict
-from xcnorm.engine.trainer import build_model
 from xcnorm.errors import UserError
 from xcnorm.methods import find_method
 from xcnorm.methods.factors import FACTORS, Fields

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import zipfile
 from xml.etree import ElementTree
 
 import numpy as np
@@ -179,3 +180,19 @@ def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(UserError, match=r'pip install "xcnorm\[report\]"'):
         figures.require_matplotlib()
+
+
+def test_predictions_of_objects_and_bombs_are_refused(tmp_path):
+    digits_runs(tmp_path, seeds=(0,))
+    section = build(find_runs(tmp_path)).sections[0]
+    for arm in section.arms:
+        write_predictions(arm.runs[0].folder, {"source": np.zeros(1000, np.int64)}, 1.0)
+    path = section.arms[0].runs[0].folder / "predictions.npz"
+    np.savez(path, **{"labels/source": np.array([{}], object)})
+    with pytest.raises(UserError, match="holds Python objects"):
+        make_sheet(section, "last")
+    with zipfile.ZipFile(path, "w") as archive, archive.open("labels/source.npy", "w") as file:
+        header = {"descr": "<i8", "fortran_order": False, "shape": (2**40,)}
+        np.lib.format.write_array_header_1_0(file, header)
+    with pytest.raises(UserError, match=r"has 0 bytes for an array .*; test the run again: xcnorm evaluate"):
+        make_sheet(section, "last")

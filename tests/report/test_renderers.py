@@ -65,6 +65,15 @@ def test_terminal_takes_labels_literally(tmp_path):
     assert "[red]x[/nope]" in printed(build(find_runs(tmp_path)))
 
 
+def test_terminal_takes_no_orders_from_labels(tmp_path):
+    write_run(tmp_path, settings(seed=0, label="\x1b]0;run\x07"), {"opt\x1b[2J": 0.5})
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "failed.txt").write_text("no \x1b[8m")
+    text = printed(build(find_runs(tmp_path)))
+    assert "�]0;run" in text
+    assert "\x1b" not in text
+
+
 def test_markdown(report):
     text = renderers.markdown(report)
     assert "| R-XCNorm | <u>71.00 ± 1.00</u> | <u>74.00 ± 1.00</u> | <u>**80.00 ± 1.00**</u> |" in text

@@ -42,6 +42,7 @@ def test_every_broken_run_is_listed_with_its_reason(tmp_path):
         ({"selection": {"last": {"source": {"accuracy": 1.0}}}}, "lacks 'targets'"),
         ({"selection": {"last": {"source": {}, "targets": {}}}}, "lacks 'accuracy'"),
         ({"selection": {"last": {"source": {"accuracy": float("nan")}, "targets": {}}}}, "nan is no score"),
+        ({"selection": {"last": {"source": {"accuracy": 1.0, "auroc": "x"}, "targets": {}}}}, "'x' is no score"),
         ({"selection": {"last": {"source": {"accuracy": "high"}, "targets": {}}}}, "'high' is no score"),
         ({"selection": [1]}, "not laid out as expected"),
         ({"notes": []}, "notes is not a table"),

@@ -97,6 +97,14 @@ def test_a_pipe_gets_a_line_for_each_event(tmp_path):
     ]
 
 
+def test_a_label_gives_the_terminal_no_orders(tmp_path):
+    for terminal in (False, True):
+        text = shown(Board([job(tmp_path, seed, "\x1b]0;run\x07") for seed in range(3)]), terminal)
+        assert "�]0;run�" in text
+        assert "\x1b]" not in text
+        assert "\x07" not in text
+
+
 def test_a_terminal_gets_a_table_and_failures(tmp_path):
     running, other = job(tmp_path, 0), job(tmp_path, 1, "XCNorm", iterations=10)
     write_log(running, '{"step": 40, "loss": 0.5}')

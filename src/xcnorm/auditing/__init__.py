@@ -2,8 +2,9 @@
 
 from xcnorm.auditing.gates import Checked, check, junit
 from xcnorm.auditing.opening import FORMS, open_model
-from xcnorm.auditing.result import Audit, AuditedModel, Scored, ScoredClass, Specimen, load_audit
+from xcnorm.auditing.result import Audit, AuditedModel, Scored, ScoredClass, Specimen
 from xcnorm.auditing.run import audit
+from xcnorm.auditing.saved import load_audit
 from xcnorm.auditing.verdict import verdict
 
 __all__ = [

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import re
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,16 +13,11 @@ import torch
 from torch import Tensor
 from torch.export.passes import move_to_device_pass
 
+from xcnorm.auditing.archive import extra_text, plain_copy
 from xcnorm.auditing.subject import Subject
 from xcnorm.errors import UserError
 from xcnorm.extras import needed
-
-# torch finds operators by their names in its own modules, and evaluates the expressions that sizes are.
-_PLAIN = {
-    "target": r"torch\.ops\.[a-z]\w*\.\w+(\.\w+)?|_operator\.[a-z]+|math\.[a-z]+|torch\.sym_\w+|torch\._sym_\w+",
-    "expr_str": r"(?:[A-Z]\w*(?=[(,)]|$)|\'\w+\'|[a-z]+(?==)|True|False|-?\d+|(?<!\))\(|[=, )])*",
-    "name": r"[\w.]*",
-}
+from xcnorm.models import About
 
 
 def open_exported(path: Path, name: str, device: torch.device) -> Subject:
@@ -39,10 +31,10 @@ def open_exported(path: Path, name: str, device: torch.device) -> Subject:
     Raises:
         UserError: It is damaged, holds a pickle or compiled code, or is no network of one picture.
     """
-    _refuse_code(path)
+    copy = plain_copy(path)
     try:
         with tensors_only():
-            program = torch.export.load(path)
+            program = torch.export.load(copy)
             module = move_to_device_pass(program, device).module(check_guards=False)  # guards are Python code
     except Exception as error:
         raise UserError(f"{path} cannot be read as a file of torch.export: {_first_line(error)}") from error
@@ -50,7 +42,8 @@ def open_exported(path: Path, name: str, device: torch.device) -> Subject:
     if len(inputs) != 1 or getattr(inputs[0].meta.get("val"), "ndim", 0) != 4:
         raise UserError(f"{path} must take one batch of pictures, (N, C, H, W); export such a network")
     shape = inputs[0].meta["val"].shape
-    return Subject(name, module, _hash(path), device, pixels=_fixed(shape[3]), batch=_fixed(shape[0]))
+    subject = Subject(name, module, _hash(path), device, pixels=_fixed(shape[3]), batch=_fixed(shape[0]))
+    return _informed(subject, extra_text(path, "xcnorm"), path)
 
 
 def open_onnx(path: Path, name: str, device: torch.device) -> Subject:
@@ -77,8 +70,14 @@ def open_onnx(path: Path, name: str, device: torch.device) -> Subject:
     def forward(pictures: Tensor) -> Any:
         return torch.from_numpy(session.run(None, {inputs[0].name: pictures.numpy()})[0])
 
-    shape = inputs[0].shape
-    return Subject(name, forward, _hash(path), torch.device("cpu"), pixels=_fixed(shape[3]), batch=_fixed(shape[0]))
+    shape, key = inputs[0].shape, _hash(path)
+    subject = Subject(name, forward, key, torch.device("cpu"), pixels=_fixed(shape[3]), batch=_fixed(shape[0]))
+    return _informed(subject, session.get_modelmeta().custom_metadata_map.get("xcnorm"), path)
+
+
+def _informed(subject: Subject, text: str | None, path: Path) -> Subject:
+    """With what `xcnorm export` has written into the file."""
+    return subject if text is None else subject.with_about(About.of(text, path), "the file's own")
 
 
 @contextmanager
@@ -93,36 +92,6 @@ def tensors_only() -> Iterator[None]:
             del os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"]
         else:
             os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = before
-
-
-def _refuse_code(path: Path) -> None:
-    """Refuse an archive with anything in it that is more than a graph and tensors."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [name.partition("/")[2] for name in archive.namelist()]
-            kinds = [json.loads(archive.read(n)) for n in archive.namelist() if n.endswith("_config.json")]
-            entries = [entry for kind in kinds for entry in kind["config"].values()]
-            graphs = [json.loads(archive.read(n)) for n in archive.namelist() if re.search(r"/models/\w+\.json$", n)]
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} cannot be read as a file of torch.export: {_first_line(error)}") from error
-    compiled = any(name.startswith("data/aotinductor") for name in names)
-    legacy = any(name.startswith(("data/weights/", "data/constants/")) and name.endswith(".pt") for name in names)
-    objects = any(e["use_pickle"] or not re.fullmatch(r"(weight|tensor)_\d+", e["path_name"]) for e in entries)
-    if compiled or legacy or objects or not all(map(_is_plain, graphs)):
-        raise UserError(
-            f"{path} holds more than a graph and plain tensors, which could run any code when it is loaded; "
-            "export the network again without it, or name a function that builds it: package.module:callable"
-        )
-
-
-def _is_plain(part: object) -> bool:
-    """Whether a graph, or a part of one, calls torch's operators only and has names and sizes that are no code."""
-    if isinstance(part, dict):
-        spelt = all(
-            re.fullmatch(_PLAIN[key], text) for key, text in part.items() if key in _PLAIN and isinstance(text, str)
-        )
-        return spelt and all(map(_is_plain, part.values()))
-    return all(map(_is_plain, part)) if isinstance(part, list) else True
 
 
 def _fixed(length: object) -> int | None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from xcnorm.auditing.pictures import printable
 from xcnorm.auditing.result import Audit
+from xcnorm.errors import printable
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,19 @@ from xcnorm.auditing.files import open_exported, open_onnx, tensors_only
 from xcnorm.auditing.subject import Normalisation, Subject
 from xcnorm.data.catalogue import card
 from xcnorm.engine import RunFolder
+from xcnorm.engine.networks import build_network
 from xcnorm.engine.precision import autocast
-from xcnorm.engine.trainer import build_network
 from xcnorm.errors import UserError
 from xcnorm.extras import needed
+from xcnorm.models import about_pretrained, from_pretrained
+from xcnorm.models.pretrained import is_pretrained
 
 Model = nn.Module | str | Path
 
-FORMS = "a run's folder, a file (.pt2, .onnx), package.module:callable, timm:NAME, or hf:NAME for one of Hugging Face's"
+FORMS = (
+    "the folder of a run or of save_pretrained, a file (.pt2, .onnx), package.module:callable, timm:NAME, or hf:NAME "
+    "for one of Hugging Face's"
+)
 
 
 def open_model(model: Model, device: torch.device) -> Subject:
@@ -43,7 +48,7 @@ def open_model(model: Model, device: torch.device) -> Subject:
     text = str(model)
     path = Path(text).expanduser()
     if path.is_dir():
-        return _of_run(path, text, device)
+        return (_of_folder if is_pretrained(path) else _of_run)(path, text, device)
     if path.suffix.lower() in (".pt2", ".onnx"):
         if not path.is_file():
             raise UserError(f"{path} is not there")
@@ -109,6 +114,10 @@ def _of_run(path: Path, name: str, device: torch.device) -> Subject:
     )
     subject.forward = forward
     return subject
+
+
+def _of_folder(path: Path, name: str, device: torch.device) -> Subject:
+    return of_module(from_pretrained(path), name, device).with_about(about_pretrained(path), "the folder's own")
 
 
 def _of_import(module: str, attribute: str, name: str, device: torch.device) -> Subject:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from xcnorm.data.benchmarks.folder import classes_in
 from xcnorm.data.decode import fitted
-from xcnorm.errors import UserError
+from xcnorm.errors import UserError, printable
 
 SHARD = 256  # pictures that are decoded, and whose results are kept, at a time
 _SAMPLE = 256
@@ -186,13 +186,3 @@ def _shard(start: int, batches: Sequence[tuple[Tensor, Tensor]]) -> Shard:
     digest.update(images.contiguous().numpy().data)
     names = tuple(f"picture {number}" for number in range(start, start + len(labels)))
     return Shard(start, labels, names, digest.hexdigest(), lambda places: images[list(places)])
-
-
-def printable(text: str) -> str:
-    r"""A name that somebody gave a file or a class, without what no page and no terminal can show.
-
-    Example:
-        >>> printable("a cat\x1b[2J")
-        'a cat�[2J'
-    """
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

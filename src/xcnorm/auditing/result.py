@@ -11,7 +11,6 @@ from typing import Any
 
 from xcnorm.data.corruptions import CATEGORIES, published, standard
 from xcnorm.data.grid import SEVERITIES
-from xcnorm.errors import UserError
 from xcnorm.files import disk_errors, write_text
 from xcnorm.metrics import by_category, severity_means
 
@@ -207,7 +206,9 @@ class Audit:
     @property
     def grouping(self) -> str:
         """The grouping whose categories accuracies are averaged over."""
-        return "sdg4" if set(self.corruptions) <= set(standard()) else "all19"
+        if set(self.corruptions) <= set(standard()):
+            return "sdg4"
+        return "all19" if set(self.corruptions) <= set(published()) else "all"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -240,43 +241,6 @@ class Audit:
         from xcnorm.auditing.verdict import verdict
 
         return "\n\n".join(verdict(self, model) for model in self.models)
-
-
-def load_audit(path: Path | str) -> Audit:
-    """Read an audit that was saved as JSON.
-
-    Raises:
-        UserError: It cannot be read, or is something else.
-    """
-    try:
-        values = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise UserError(f"{path} is no saved audit: {error}; give the audit.json of an audit") from error
-    try:
-        if values["kind"] != "audit" or values["format"] != FORMAT:
-            raise KeyError("format")
-        models = tuple(map(_model, values["models"]))
-        rest = {name: values[name] for name in ("data", "count", "constants", "seed", "baseline", "version")}
-        return Audit(size=tuple(values["size"]), corruptions=tuple(values["corruptions"]), models=models, **rest)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is no audit of this version; give the audit.json of an audit") from error
-
-
-def _model(values: Mapping[str, Any]) -> AuditedModel:
-    return AuditedModel(
-        name=values["name"],
-        normalisation=values["normalisation"],
-        notes=tuple(values["notes"]),
-        clean=Scored(**values["clean"]),
-        cells={name: Scored(**scored) for name, scored in values["cells"].items()},
-        robustness=values["robustness"],
-        classes=tuple(ScoredClass(**scored) for scored in values["classes"]),
-        specimens=tuple(Specimen(**specimen) for specimen in values["specimens"]),
-        mce=values["mce"],
-        relative_mce=values["relative_mce"],
-    )
 
 
 def corruption_errors(model: AuditedModel, baseline: AuditedModel) -> tuple[float, float, Sequence[str]] | None:

@@ -18,7 +18,7 @@ from xcnorm._version import __version__
 from xcnorm.auditing.cells import CLEAN, Answered, Asked, Cells
 from xcnorm.auditing.normalising import choose
 from xcnorm.auditing.opening import FORMS, Model, open_model
-from xcnorm.auditing.pictures import FolderPictures, LoaderPictures, Pictures, printable
+from xcnorm.auditing.pictures import FolderPictures, LoaderPictures, Pictures
 from xcnorm.auditing.result import Audit, AuditedModel, Scored, ScoredClass, corruption_errors
 from xcnorm.auditing.specimens import Specimens
 from xcnorm.auditing.subject import Normalisation, Subject, tell_apart
@@ -26,7 +26,7 @@ from xcnorm.data.bars import counting_bar
 from xcnorm.data.corruptions import names, published, standard
 from xcnorm.data.grid import SEVERITIES
 from xcnorm.engine import world
-from xcnorm.errors import UserError, unknown_name
+from xcnorm.errors import UserError, printable, unknown_name
 from xcnorm.locks import locked
 from xcnorm.metrics import calibration_error
 

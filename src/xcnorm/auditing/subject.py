@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from xcnorm.auditing.pictures import printable
 from xcnorm.data import transforms
 from xcnorm.engine.precision import precision
-from xcnorm.errors import UserError
+from xcnorm.errors import UserError, printable
+from xcnorm.models import About
 
 # By how much answers to one picture may differ from one question to the next, relative to the largest one: half
 # precision rounds differently in batches of different sizes.
@@ -72,6 +72,18 @@ class Subject:
     precision: str = "float32"
     outputs: int = 0
     notes: list[str] = field(default_factory=list)
+
+    def with_about(self, about: About, origin: str) -> Subject:
+        """The same with what is known of it; a size that it has already stays.
+
+        Args:
+            about: What is known.
+            origin: Where from.
+        """
+        own = None
+        if about.mean is not None and about.std is not None:
+            own = Normalisation(about.mean, about.std, origin)
+        return replace(self, normalisation=own, pixels=self.pixels or about.pixels, classes=about.classes or None)
 
     @torch.no_grad()
     def answers(self, images: Tensor, normalisation: Normalisation) -> Tensor:

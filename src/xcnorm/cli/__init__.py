@@ -18,7 +18,7 @@ import typer
 
 from xcnorm._version import __version__
 from xcnorm.allocator import keep_freed_memory
-from xcnorm.errors import UserError
+from xcnorm.errors import UserError, printable
 from xcnorm.registry import discover
 
 __all__ = ["main"]
@@ -118,5 +118,5 @@ def _os_error(error: OSError) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    print("xcnorm:", " ".join(message.split()), file=sys.stderr)
+    print("xcnorm:", printable(" ".join(message.split())), file=sys.stderr)
     return code

@@ -38,3 +38,15 @@ def parse_changes(changes: Iterable[str] | None) -> dict[str, Any]:
         except ValueError:
             dotted[key.strip()] = value
     return override(dotted)
+
+
+def parse_numbers(option: str, text: str | None) -> tuple[float, ...] | None:
+    """Numbers between commas; None where there is no text.
+
+    Raises:
+        UserError: It is something else.
+    """
+    try:
+        return None if text is None else tuple(float(number) for number in text.split(","))
+    except ValueError as error:
+        raise UserError(f"{option} takes numbers, such as 0.485,0.456,0.406, not {text!r}") from error

@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from xcnorm.errors import printable
+
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -47,5 +49,5 @@ def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
     for column in table.columns[1:]:
         column.justify = "right"
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     results(wide=True).print(table)

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from xcnorm.cli import _output
+from xcnorm.errors import printable
 
 if TYPE_CHECKING:
     from xcnorm.engine import RunFolder
@@ -42,7 +43,7 @@ class TrainingBar:
     def say(self, text: str) -> None:
         """Say something above the bar."""
         if self._show:
-            self.bars.console.print(text, soft_wrap=True, markup=False)
+            self.bars.console.print(printable(text), soft_wrap=True, markup=False)
 
 
 @contextmanager

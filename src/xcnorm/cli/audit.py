@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xcnorm.cli import _arguments, _output
-from xcnorm.errors import UserError
 
 if TYPE_CHECKING:
     from xcnorm.auditing import Audit
@@ -71,8 +70,8 @@ def command(
         models,
         data,
         corruptions=types,
-        mean=_numbers("--mean", mean),
-        std=_numbers("--std", std),
+        mean=_arguments.parse_numbers("--mean", mean),
+        std=_arguments.parse_numbers("--std", std),
         pixels=pixels,
         seed=seed,
         device=device,
@@ -98,13 +97,6 @@ def command(
         for one in failures:
             console.print(f"FAILED {one.model}: {one.failure}", soft_wrap=True, markup=False)
     return 1 if failures else 0
-
-
-def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:
-    try:
-        return None if text is None else tuple(float(number) for number in text.split(","))
-    except ValueError as error:
-        raise UserError(f"{option} takes numbers, such as 0.485,0.456,0.406, not {text!r}") from error
 
 
 def _print(audit: "Audit") -> None:

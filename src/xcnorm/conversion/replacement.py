@@ -11,6 +11,10 @@ from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
 from xcnorm.nn import NORMS, LayerForm, Relative, XCNormLayer
+from xcnorm.nn.options import resolve
+
+BARE = {"rectify": "none", "tau": "none", "norm": "none"}
+"""Options of a layer that is the similarity alone."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class Replacement:
         rectify_first: ``rectify`` of the first layer; None leaves it to the options.
         first: The layer that sees the image.
         classifier: The model's classifier.
+        own_stages: Whether XCNorm layers bring a rectifier and a norm of their own; else those of the model stay, and
+            the layers are the similarity alone.
     """
 
     form: LayerForm
@@ -32,14 +38,28 @@ class Replacement:
     rectify_first: str | None
     first: nn.Module | None
     classifier: nn.Module | None
+    own_stages: bool
 
-    def make(self, module: nn.Module, *, averaged: bool) -> nn.Module:
+    @property
+    def activation(self) -> bool:
+        """Whether the model's activations stay behind the layers."""
+        return self.form.activation or (self.form.whole and not self.own_stages)
+
+    @property
+    def per_image(self) -> bool:
+        """Whether the layers standardise each channel of each image."""
+        if not (self.form.whole and self.own_stages):
+            return False
+        return NORMS[resolve(self.options, robust=self.form.robust, dense=False).norm].per_image
+
+    def make(self, module: nn.Module, *, averaged: bool, normed: bool) -> nn.Module:
         """The layer for a plain one, with its weights.
 
         Args:
             module: A convolution or linear layer of torch's.
             averaged: Whether its output is averaged over positions without an activation that would help. The mean of a
                 map normalised per image is zero, so it is not normalised.
+            normed: Whether a norm follows that may stay, and then cancels a gain.
         """
         assert isinstance(module, _ConvNd | nn.Linear)
         options = dict(self.options)
@@ -49,6 +69,8 @@ class Replacement:
             options.pop("channelwise", None)  # an option of the layer that sees the colours
         if averaged:
             options["norm"] = "none"
+        if self.form.whole and not self.own_stages:
+            options = BARE | ({"gain": "none"} if normed else {}) | options
         if module is self.classifier and self.form.whole:
             options |= {"norm": "none", "rectify": "none"}  # logits have a sign, and their level says something
         where: dict[str, Any] = {"device": module.weight.device, "dtype": module.weight.dtype}
@@ -88,7 +110,9 @@ class Replacement:
             return
         if self.rectify_first is not None and module is self.first:
             yield f"rectify={self.rectify_first!r}"
-        if isinstance(layer, XCNormLayer) and layer.options.norm == "none" != self.options.get("norm"):
+        if isinstance(layer, XCNormLayer) and not self.own_stages:
+            yield "the similarity alone"
+        elif isinstance(layer, XCNormLayer) and layer.options.norm == "none" != self.options.get("norm"):
             yield "norm='none', as it is averaged without an activation that helps"
 
 

@@ -38,9 +38,15 @@ class Change:
 
 @dataclass(frozen=True)
 class ConversionReport:
-    """Every layer of a converted model with what was done and why; ``print`` it."""
+    """Every layer of a converted model with what was done and why; ``print`` it.
+
+    Attributes:
+        changes: A row for each layer.
+        calibration: How near to the plain model it is, if it was calibrated, in words.
+    """
 
     changes: tuple[Change, ...]
+    calibration: str = ""
 
     def count(self, action: str) -> int:
         """How many layers were ``"converted"``, ``"removed"`` or ``"kept"``."""
@@ -54,7 +60,7 @@ class ConversionReport:
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
         lines = ["  ".join([*(t.ljust(w) for t, w in zip(row, widths, strict=False)), row[6]]) for row in rows]
         summary = ", ".join(f"{self.count(action)} {action}" for action in ("converted", "removed", "kept"))
-        return "\n".join([*lines, summary])
+        return "\n".join([*lines, summary, *filter(None, [self.calibration])])
 
 
 def _parameters(change: Change) -> str:
@@ -68,9 +74,9 @@ def count_parameters(module: nn.Module) -> int:
     return sum(each.numel() for each in module.parameters() if not isinstance(each, nn.UninitializedParameter))
 
 
-def attach_report(model: nn.Module, changes: tuple[Change, ...]) -> None:
+def attach_report(model: nn.Module, report: ConversionReport) -> None:
     """Keep a report with its model, through copies and pickles."""
-    model.__dict__[_ATTRIBUTE] = changes
+    model.__dict__[_ATTRIBUTE] = report
 
 
 def detach_report(model: nn.Module) -> None:
@@ -87,7 +93,7 @@ def conversion_report(model: nn.Module) -> ConversionReport:
     Raises:
         ValueError: The model was never converted.
     """
-    changes = model.__dict__.get(_ATTRIBUTE)
-    if changes is None:
+    report: ConversionReport | None = model.__dict__.get(_ATTRIBUTE)
+    if report is None:
         raise ValueError("this model was not converted; call xcnorm.convert(model) first")
-    return ConversionReport(changes)
+    return report

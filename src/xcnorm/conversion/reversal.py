@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from xcnorm.conversion.report import detach_report
 from xcnorm.conversion.tree import list_slots
+from xcnorm.nn import XCNormLayer
 
 # The attribute of a converted model that its plain layers are kept in, in a dictionary: torch sees no modules there.
 _ATTRIBUTE = "_xcnorm_plain"
+_AVERAGES = "_xcnorm_averages"
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,31 @@ def plain_layers(model: nn.Module) -> dict[str, Plain]:
     return plain
 
 
+def keep_averages(model: nn.Module) -> None:
+    """Keep with a model the moving averages of its own norms, before they are set; those kept earlier stay."""
+    ours = {id(inner) for module in model.modules() if isinstance(module, XCNormLayer) for inner in module.modules()}
+    found = {
+        name: {each: value.clone() for each, value in module._buffers.items() if value is not None}
+        for name, module in model.named_modules()
+        if isinstance(module, _BatchNorm) and id(module) not in ours
+    }
+    model.__dict__[_AVERAGES] = {**found, **model.__dict__.get(_AVERAGES, {})}
+
+
+def forget_plain(model: nn.Module) -> None:
+    """Forget what a conversion kept with a model and with all that is inside: there is no way back then."""
+    for module in model.modules():
+        for attribute in (_ATTRIBUTE, _AVERAGES):
+            module.__dict__.pop(attribute, None)
+
+
 def revert(model: nn.Module) -> nn.Module:
     """Put the plain layers back that `convert` took out. The model is changed and returned.
 
-    They come back as they were, weights and moving averages included, so that a model that was converted and reverted
-    gives what it gave before, bit for bit. What was trained in between is lost in the layers that were converted, and
-    stays in all others. The plain layers follow the model in training mode, and to the device and dtype that it was
-    moved to.
+    They come back as they were, weights and moving averages included, and so do moving averages that `calibrate` has
+    set, so that a model that was converted and reverted gives what it gave before, bit for bit. What was trained in
+    between is lost in the layers that were converted, and stays in all others. The plain layers follow the model in
+    training mode, and to the device and dtype that it was moved to.
 
     Args:
         model: A model that `convert` returned, or one with such models inside.
@@ -88,7 +109,11 @@ def revert(model: nn.Module) -> nn.Module:
                 model = each.module
     if not found:
         raise ValueError("this model was not converted, so there is nothing to revert")
-    for module in model.modules():
+    for module in list(model.modules()):
+        for name, averages in module.__dict__.pop(_AVERAGES, {}).items():
+            norm = module.get_submodule(name)
+            for each, value in averages.items():
+                norm.get_buffer(each).copy_(value)
         module.__dict__.pop(_ATTRIBUTE, None)
         detach_report(module)
     return model

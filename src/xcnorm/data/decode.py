@@ -31,8 +31,9 @@ from PIL import Image
 from torch import Tensor
 
 from xcnorm.data.readers.picture import read_picture
-from xcnorm.errors import UserError
-from xcnorm.files import disk_errors, replacing
+from xcnorm.data.staging import staging
+from xcnorm.errors import UserError, one_line
+from xcnorm.files import disk_errors, flush
 
 _CHUNK = 64  # pictures that a process is given at a time; after an error, it finishes these
 _FEW = 2000  # pictures that are decoded sooner than processes start
@@ -80,7 +81,7 @@ def decode(
     if out is None:
         with tempfile.TemporaryDirectory(prefix="xcnorm-") as folder:
             file = Path(folder, "pictures.npy")
-            _write(file, paths, pixels, workers, progress)
+            _write(file, paths, pixels, workers, progress, "set TMPDIR to a folder on another disk")
             return _as_images(np.load(file))
     if not _holds(out, _fingerprint(paths, pixels)):
         _write(out, paths, pixels, workers, progress)
@@ -104,8 +105,8 @@ def open_decoded(out: Path) -> Tensor:
                 raise
             # Linux keeps room for changes to all of it, and refuses where that is more than there is.
             array = open_memmap(out, mode="r")
-    except (OSError, ValueError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
+    except Exception as error:  # its header is Python's syntax, and the parser raises anything
+        reason = getattr(error, "strerror", None) or one_line(error) or type(error).__name__
         raise UserError(f"{out} cannot be read as decoded pictures ({reason}); decode them again") from error
     if array.ndim != 4 or array.shape[3] != 3 or array.dtype != np.uint8:
         raise UserError(f"{out} holds no decoded pictures but {array.dtype} of shape {array.shape}; decode them again")
@@ -132,15 +133,27 @@ def _holds(out: Path, fingerprint: bytes) -> bool:
         return False
 
 
-def _write(out: Path, paths: Sequence[Path], pixels: int | None, workers: int, progress: Callable[[int], None]) -> None:
+def _write(
+    out: Path,
+    paths: Sequence[Path],
+    pixels: int | None,
+    workers: int,
+    progress: Callable[[int], None],
+    remedy: str = "keep the pictures in another file",
+) -> None:
     shape = (len(paths), *fitted(paths[0], pixels).shape)
-    with disk_errors(out, "keep the pictures in another file"), replacing(out) as part:
+    # In a folder that the next one empties, if this process is killed: the pictures may be many gigabytes.
+    with disk_errors(out, remedy), staging(out) as folder:
+        part = folder / "pictures.npy"
         _check_room(out.parent, shape)
         open_memmap(part, mode="w+", dtype=np.uint8, shape=shape)
         _reserve(part)
         _fill(part, paths, pixels, workers, progress)
         with part.open("ab") as file:
             file.write(_fingerprint(paths, pixels))
+        flush(part)
+        part.replace(out)
+        flush(out.parent)
 
 
 def _check_room(folder: Path, shape: tuple[int, ...]) -> None:

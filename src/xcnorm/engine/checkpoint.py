@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from xcnorm.errors import UserError
 from xcnorm.files import disk_errors, replacing
+from xcnorm.tensors import load_tensors, save_tensors
 
 KEPT = 2  # the newest, and one before it in case the disk loses that
 REMEDY = "choose another --out, and run the same command again"
@@ -34,14 +32,14 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> None:
     """
     target = folder / f"step-{step:09d}"
     tensors: dict[str, Tensor] = {}
-    skeleton = _take_apart(state, "", tensors)
+    skeleton = json.dumps(_take_apart(state, "", tensors))
     with disk_errors(f"the checkpoint {target}", REMEDY):
         for part in folder.glob(".*part"):  # of a process that was killed
             shutil.rmtree(part)
         with replacing(target) as part:
             part.mkdir()
-            save_tensors(tensors, part / "tensors.safetensors")
-            (part / "state.json").write_text(json.dumps(skeleton), encoding="utf-8")
+            save_tensors(tensors, part / "tensors.safetensors", skeleton)
+            (part / "state.json").write_text(skeleton, encoding="utf-8")
         # A later step than this one was there but could not be read, or the run would have gone on from it.
         found = sorted(folder.glob("step-*"))
         kept = [path for path in found if path <= target][-KEPT:]
@@ -50,35 +48,37 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> None:
                 shutil.rmtree(path)
 
 
-def load_checkpoint(folder: Path) -> tuple[int, dict[str, Any]] | None:
-    """The newest checkpoint that can be read: the number of steps and the state. None if there is none.
+def load_checkpoint(
+    folder: Path, notify: Callable[[str], None] = lambda text: None
+) -> tuple[int, dict[str, Any]] | None:
+    """The newest checkpoint that is whole: the number of steps and the state. None if there is none.
 
     Its tensors are on the CPU; whoever loads them into a network or an optimiser moves them to the right place.
 
     Args:
         folder: The folder of checkpoints.
-    """
-    for path in sorted(folder.glob("step-*"), reverse=True):
-        try:
-            skeleton = json.loads((path / "state.json").read_text(encoding="utf-8"))
-            tensors = load_file(path / "tensors.safetensors")
-        except (OSError, ValueError, SafetensorError):
-            continue  # the disk lost it; there is one before it
-        return int(path.name.removeprefix("step-")), _put_together(skeleton, tensors)
-    return None
-
-
-def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write a file of tensors.
+        notify: Is told in words of those that are damaged.
 
     Raises:
-        OSError: The disk is full or cannot be written.
+        UserError: There is one that may not be read.
     """
     try:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
-    except SafetensorError as error:
-        number = re.search(r"os error (\d+)", str(error))  # all that is left of the operating system's own error
-        raise OSError(*((int(number[1]), os.strerror(int(number[1]))) if number else (str(error),))) from error
+        found = sorted((path for path in folder.iterdir() if path.name.startswith("step-")), reverse=True)
+        for path in found:
+            try:
+                skeleton = (path / "state.json").read_text(encoding="utf-8")
+                tensors = load_tensors(path / "tensors.safetensors", skeleton)
+                return int(path.name.removeprefix("step-")), _put_together(json.loads(skeleton), tensors)
+            except PermissionError:
+                raise
+            except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+                # The disk lost it; there is one before it.
+                notify(f"the checkpoint {path} is damaged and not used: {getattr(error, 'strerror', None) or error}")
+    except FileNotFoundError:
+        return None
+    except PermissionError as error:  # to begin anew would delete what is there
+        raise UserError(f"cannot read {error.filename}: {error.strerror}; give yourself the right to") from error
+    return None
 
 
 def _take_apart(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

@@ -9,8 +9,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import torch
-from pydantic import Field, ValidationError
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
+from xcnorm.conversion import convert
 from xcnorm.data.catalogue import check_options
 from xcnorm.engine.settings import (
     DataSettings,
@@ -20,10 +21,11 @@ from xcnorm.engine.settings import (
     RunSettings,
     ScheduleSettings,
     Settings,
+    StartSettings,
     Values,
 )
-from xcnorm.errors import UserError, unknown_name
-from xcnorm.models import create_model
+from xcnorm.errors import UserError, one_line, unknown_name
+from xcnorm.models import Network, create_model
 
 EARLIER: Mapping[str, Mapping[str, Any]] = {
     "data": {"train_limit": 0},
@@ -33,6 +35,7 @@ EARLIER: Mapping[str, Mapping[str, Any]] = {
 or the folders of its runs would not be found again."""
 
 _LENGTHS = ("iterations", "epochs")
+_LONGEST = 500  # characters of what is said about a value, which may be anything
 
 
 class Experiment(Settings):
@@ -46,6 +49,7 @@ class Experiment(Settings):
         seed: Seed of everything random.
         label: Its row in tables; no part of the result.
         model: Which network.
+        start: Which trained network it starts from; None for weights that are drawn.
         method: How it is trained.
         data: What happens to images.
         optimiser: How weights move.
@@ -58,11 +62,18 @@ class Experiment(Settings):
     seed: int = Field(default=0, ge=0)
     label: str = ""
     model: ModelSettings = ModelSettings()
+    start: StartSettings | None = None
     method: MethodSettings = MethodSettings()
     data: DataSettings = DataSettings()
     optimiser: OptimiserSettings = OptimiserSettings()
     schedule: ScheduleSettings = ScheduleSettings(iterations=1000)
     run: RunSettings = RunSettings()
+
+    @model_serializer(mode="wrap")
+    def _without_empty_start(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Runs that start from nothing are the same experiments as before anything could be started from."""
+        values: dict[str, Any] = write(self)
+        return {name: value for name, value in values.items() if name != "start" or value is not None}
 
     @property
     def hash(self) -> str:
@@ -95,12 +106,39 @@ def make_experiment(values: Mapping[str, Any]) -> Experiment:
     experiment = parse(values)
     check_options(experiment.benchmark, experiment.benchmark_options)
     experiment.method.check()
+    if experiment.start is None:
+        _check_model("model", experiment.model)
+    else:
+        _check_start(experiment.model, experiment.start)
+    return experiment
+
+
+def _check_model(where: str, model: ModelSettings) -> Network:
+    """Look whether there is such a network."""
     try:
         with torch.device("meta"):
-            create_model(experiment.model.name, experiment.model.layer, **dict[str, Any](experiment.model.options))
+            return create_model(model.name, model.layer, **dict[str, Any](model.options))
     except (TypeError, ValueError) as error:
-        raise UserError(f"model: {error}") from error
-    return experiment
+        raise UserError(f"{where}: {error}") from error
+
+
+def _check_start(model: ModelSettings, start: StartSettings) -> None:
+    """Look whether the network can be made of the one that it starts from."""
+    was = _check_model("start.model", start.model)
+    if model == start.model:
+        return
+    if model.name != start.model.name:
+        raise UserError(f"model.name is {model.name!r}, but it starts from {start.model.name!r}; they must be the same")
+    try:
+        with torch.device("meta"):
+            convert(was, model.layer, **convert_options(model))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"model, made of what it starts from: {error}") from error
+
+
+def convert_options(model: ModelSettings) -> dict[str, Any]:
+    """The options of a network as `xcnorm.convert` takes them: how many channels images have is no matter of its."""
+    return {name: value for name, value in model.options.items() if name != "in_channels"}
 
 
 def parse(values: Mapping[str, Any]) -> Experiment:
@@ -208,7 +246,7 @@ def _explain(error: ValidationError) -> str:
         return unknown_name(f"setting{inside}", name, _fields(parent))
     message = first["msg"].removeprefix("Value error, ")
     given = f", not {first['input']!r}" if first["type"] != "value_error" else ""
-    return f"{where}: {message[:1].lower()}{message[1:]}{given}" if where else message
+    return one_line(f"{where}: {message[:1].lower()}{message[1:]}{given}" if where else message, _LONGEST)
 
 
 def _fields(path: Sequence[int | str]) -> Iterator[str]:

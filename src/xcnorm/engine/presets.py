@@ -7,6 +7,7 @@ Two kinds of those that come with the package are derived from others: ``methods
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -17,12 +18,14 @@ from typing import Any
 from xcnorm.engine import shipped
 from xcnorm.engine.experiment import Experiment, make_experiment, merge, override
 from xcnorm.engine.recipes import load_recipe
+from xcnorm.engine.toml import parse_toml
 from xcnorm.errors import UserError, unknown_name
 
 KINDS = ("table", "categories", "severity", "mrs", "bars", "convergence")
 _KEYS = ("title", "kind", "recipe", "seeds", "columns", "means", "base", "across", "arms", "arms_of", "published")
 _TWINS = ("beyond", "paper")  # folders whose presets have twins on small data
 _FOLDERS = (*_TWINS, "best", "study")
+_MOST = 100_000  # experiments of one preset; a page of settings could ask for more than there are atoms
 _ARM_KEYS = ("label", "preset", "set", "paper")
 
 
@@ -111,7 +114,7 @@ def load_preset(name: str | Path) -> Preset:
         text = Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the preset {name}: {getattr(error, 'strerror', None) or error}") from error
-    values = _with_arms(shipped.parse(text, name))
+    values = _with_arms(parse_toml(text, name))
     _check(values, name)
     return _preset(Path(name).stem, values)
 
@@ -213,8 +216,18 @@ def _check(values: Mapping[str, Any], name: str) -> None:
     lists = isinstance(across, dict) and all(isinstance(choices, list) for choices in across.values())
     expect(lists, f"across must be a table of settings with a list of values for each, not {across!r}")
     means = values.get("means", {})
-    lists = isinstance(means, dict) and all(isinstance(targets, list) and targets for targets in means.values())
+    lists = isinstance(means, dict) and all(
+        isinstance(targets, list) and targets and all(isinstance(target, str) for target in targets)
+        for targets in means.values()
+    )
     expect(lists, f"means must be a table of names with a list of targets for each, not {means!r}")
+    for key, text in (("title", values["title"]), ("recipe", values.get("recipe", ""))):
+        expect(isinstance(text, str), f"{key} must be a text, not {text!r}")
+    benchmark = values["base"].get("benchmark", "")
+    expect(isinstance(benchmark, str), f"base.benchmark must be a name, not {benchmark!r}")
+    columns = values.get("columns", [])
+    texts = isinstance(columns, list) and all(isinstance(column, str) for column in columns)
+    expect(texts, f"columns must be a list of names, not {columns!r}")
     for key in ("arms", "published"):
         rows = values.get(key, [])
         tables = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
@@ -229,9 +242,12 @@ def _check(values: Mapping[str, Any], name: str) -> None:
                     ("none", *_methods(), *(file for file, _ in _methods().values())),
                 )
                 expect(other in known, unknown_name("preset of an arm", other, known[1:]))
-                expect(isinstance(row.get("set", {}), dict), f"set of {label!r} must be a table of settings")
+                for inner in ("set", "paper"):
+                    expect(isinstance(row.get(inner, {}), dict), f"{inner} of {label!r} must be a table")
                 for inner in row:
                     expect(inner in _ARM_KEYS, unknown_name("key of an arm", inner, _ARM_KEYS))
             for column, value in (row if key == "published" else row.get("paper", {})).items():
                 number = column == "label" or type(value) in (int, float)
                 expect(number, f"{column} of {label!r} must be a number, not {value!r}")
+    count = len(seeds) * len(values["arms"]) * math.prod(map(len, across.values()))
+    expect(count <= _MOST, f"{count} experiments are more than {_MOST}; give across fewer values")

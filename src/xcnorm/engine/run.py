@@ -10,11 +10,13 @@ from pathlib import Path
 from xcnorm.data import Benchmark, load
 from xcnorm.engine.distributed import World
 from xcnorm.engine.experiment import Experiment
+from xcnorm.engine.failures import machine_failures
+from xcnorm.engine.networks import build_model, start_weights
 from xcnorm.engine.precision import precision
 from xcnorm.engine.runs import RunFolder
 from xcnorm.engine.tensorboard import TensorBoard
 from xcnorm.engine.testing import write_results
-from xcnorm.engine.trainer import Trainer, build_model
+from xcnorm.engine.trainer import Trainer
 from xcnorm.engine.training import Progress, train
 from xcnorm.environment import environment
 from xcnorm.errors import UserError
@@ -63,13 +65,13 @@ def run_experiment(
                 notify(f"without {name}: {reason}")
             for warning in benchmark.warnings:
                 notify(warning)
-            with precision(experiment.run.precision):
-                trainer = Trainer(experiment, benchmark, world)
-                trained = train(trainer, folder, progress)
+            with machine_failures(experiment, world), precision(experiment.run.precision):
+                trainer = Trainer(experiment, benchmark, world, start_weights(experiment, runs))
+                trained = train(trainer, folder, progress, notify)
                 if world.leads:
                     notify("testing")
                     write_results(folder, trained, trainer.model, experiment, benchmark)
-            world.wait()
+                world.wait()
         except Exception as error:
             if world.leads and folder.path.exists():
                 folder.fail(str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}")
@@ -90,7 +92,7 @@ def evaluate_run(folder: RunFolder, world: World, *, data: Path | None = None) -
     """
     experiment, trained = folder.experiment(), folder.trained()
     benchmark = _load(experiment, data)
-    with folder.claimed(), precision(experiment.run.precision):
+    with folder.claimed(), machine_failures(experiment, world), precision(experiment.run.precision):
         write_results(folder, trained, build_model(experiment, benchmark, world.device), experiment, benchmark)
 
 

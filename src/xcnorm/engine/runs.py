@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
-from xcnorm.engine.checkpoint import REMEDY, save_tensors
+from xcnorm.engine.checkpoint import REMEDY
 from xcnorm.engine.experiment import Experiment, make_experiment, parse
 from xcnorm.engine.tensorboard import TensorBoard
+from xcnorm.engine.toml import parse_toml
 from xcnorm.errors import UserError
 from xcnorm.files import disk_errors, replacing
 from xcnorm.locks import locked
 from xcnorm.metrics import average
+from xcnorm.tensors import load_tensors, save_tensors
 
 
 class Trained(NamedTuple):
@@ -104,7 +103,7 @@ class RunFolder:
             yield json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise UserError(f"{self.path} is not finished; finish it with xcnorm train") from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"cannot read {path}: {error}; delete it and train again") from error
         except (KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path} lacks {error}; delete it and train again") from error
@@ -182,14 +181,14 @@ class RunFolder:
         """The weights that a selection rule chose.
 
         Raises:
-            UserError: There are none.
+            UserError: There are none, or they are damaged.
         """
         path = self.path / f"{rule}.safetensors"
         if not path.exists():
             raise UserError(f"{self.path} has no weights for {rule!r}; finish it first: xcnorm train does")
         try:
-            return load_file(path)
-        except (OSError, SafetensorError) as error:
+            return load_tensors(path)
+        except (OSError, ValueError) as error:
             raise UserError(
                 f"cannot read {path}: {error}; delete {self.path / 'metrics.json'} and train again"
             ) from error
@@ -214,6 +213,7 @@ def read_config(path: Path) -> dict[str, Any]:
         UserError: It cannot be read.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    return parse_toml(text, path)

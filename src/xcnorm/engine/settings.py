@@ -42,6 +42,21 @@ class ModelSettings(Settings):
     options: Values = {}
 
 
+class StartSettings(Settings):
+    """Which trained network an experiment starts from, in place of weights that are drawn.
+
+    Attributes:
+        run: A finished run: its folder below the folder of runs, such as ``"cifar10c/erm+conv-1a2b3c/seed0"``.
+        model: The network of that run. Where the experiment's own is another form of it, `xcnorm.convert` makes that of
+            it and calibrates it; the options of the experiment's network are then those of `xcnorm.convert`.
+        selection: Which of the run's weights: ``"last"`` or ``"best_on_source"``.
+    """
+
+    run: str
+    model: ModelSettings
+    selection: Literal["last", "best_on_source"] = "last"
+
+
 class MethodSettings(Settings):
     """How it is trained.
 

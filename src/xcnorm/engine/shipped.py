@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from xcnorm.errors import UserError
+from xcnorm.engine.toml import parse_toml
 
 _FOLDER = files("xcnorm") / "presets"
 
@@ -21,16 +20,4 @@ def names(folder: str) -> tuple[str, ...]:
 
 def read(name: str) -> dict[str, Any]:
     """The content of a file, such as ``"recipes/fast"``."""
-    return parse((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"), name)
-
-
-def parse(text: str, name: str) -> dict[str, Any]:
-    """The content of a text.
-
-    Raises:
-        UserError: It is not TOML.
-    """
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{name} is not valid TOML: {error}") from error
+    return parse_toml((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"), name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from statistics import fmean
 from typing import Any, cast
@@ -21,6 +21,7 @@ from xcnorm.engine.distributed import World
 from xcnorm.engine.experiment import Experiment
 from xcnorm.engine.feed import Feed
 from xcnorm.engine.graph import captured
+from xcnorm.engine.networks import build_model
 from xcnorm.engine.optimisation import make_optimiser, rate_factor, restore, set_rate
 from xcnorm.engine.precision import autocast
 from xcnorm.engine.probe import probe
@@ -28,7 +29,7 @@ from xcnorm.engine.testing import predict
 from xcnorm.errors import UserError
 from xcnorm.methods import Augmentation, Method, Objective, Training
 from xcnorm.metrics import score
-from xcnorm.models import Network, create_model
+from xcnorm.models import Network
 from xcnorm.nn import synchronise
 
 
@@ -39,6 +40,7 @@ class Trainer:
         experiment: What is trained, and how.
         benchmark: Its data.
         world: The processes that share the work.
+        weights: What the network starts from, if the experiment has a start.
 
     Attributes:
         model: The network, in training.
@@ -56,13 +58,19 @@ class Trainer:
         UserError: The experiment cannot be trained here.
     """
 
-    def __init__(self, experiment: Experiment, benchmark: Benchmark, world: World) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        benchmark: Benchmark,
+        world: World,
+        weights: Mapping[str, Tensor] | None = None,
+    ) -> None:
         self.experiment, self.benchmark, self.world = experiment, benchmark, world
         run, schedule, seed, device = experiment.run, experiment.schedule, experiment.seed, world.device
         method, augmentation = experiment.method.make()
         _check(experiment, method, augmentation, benchmark, world)
         self.steps = schedule.steps(len(benchmark.train))
-        self.model = build_model(experiment, benchmark, device)
+        self.model = build_model(experiment, benchmark, device, weights)
         self._averaged = AveragedNetwork(self.model, schedule.ema) if schedule.ema else None
         self.tested = self.model if self._averaged is None else self._averaged.network
         self.generators = {name: seeding.stream(seed, name) for name in ("augment", "method")}
@@ -191,26 +199,6 @@ class Trainer:
         self.best = state["best"]
         self.seconds = state["seconds"]
         self.step = step
-
-
-def build_model(experiment: Experiment, benchmark: Benchmark, device: torch.device) -> Network:
-    """The experiment's network with its first weights, which depend on the seed alone."""
-    return build_network(experiment, len(benchmark.classes), device)
-
-
-def build_network(experiment: Experiment, classes: int, device: torch.device) -> Network:
-    """The same, where the number of classes is all that is known of the benchmark."""
-    section, (method, _) = experiment.model, experiment.method.make()
-    options: dict[str, Any] = dict(section.options)
-    with seeding.seeded(seeding.derive(experiment.seed, "weights")):
-        model = create_model(section.name, section.layer, num_classes=classes, **options)
-        model = method.adapt(model)
-    model = model.to(device)
-    if experiment.run.channels_last:
-        for parameter in model.parameters():
-            if parameter.ndim == 4:
-                parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
-    return model.train()
 
 
 def _check(

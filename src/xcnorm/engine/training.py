@@ -20,7 +20,12 @@ _TIMES = 10  # how often the network is validated, and checkpoints are written, 
 _PATIENCE = 60.0  # seconds of a method's own work between steps after which a checkpoint is written
 
 
-def train(trainer: Trainer, folder: RunFolder, progress: Progress | None = None) -> Trained:
+def train(
+    trainer: Trainer,
+    folder: RunFolder,
+    progress: Progress | None = None,
+    notify: Callable[[str], None] = lambda text: None,
+) -> Trained:
     """Train to the end, from the newest checkpoint if there is one, and keep the selected weights in the run's folder.
 
     A request to stop (Ctrl-C, or the signal that cluster schedulers send) is answered after the current step, with a
@@ -30,10 +35,11 @@ def train(trainer: Trainer, folder: RunFolder, progress: Progress | None = None)
         trainer: What is trained.
         folder: Where checkpoints, log and weights go.
         progress: Is told how far it is.
+        notify: Is told in words what happens.
 
     Raises:
         KeyboardInterrupt: It was asked to stop; the same call goes on from there.
-        UserError: The loss is no longer finite, or the disk is full.
+        UserError: The loss or a weight is no longer finite, or the disk is full.
     """
     run, world, steps = trainer.experiment.run, trainer.world, trainer.steps
     log_every = max(1, steps // _LOG_LINES)
@@ -43,7 +49,7 @@ def train(trainer: Trainer, folder: RunFolder, progress: Progress | None = None)
     def due(every: int) -> bool:
         return trainer.step % every == 0 or trainer.step == steps
 
-    _resume(trainer, folder)
+    _resume(trainer, folder, notify)
     saved = time.perf_counter()
     started = saved - trainer.seconds
     with stop_requests() as stopped:
@@ -69,16 +75,26 @@ def train(trainer: Trainer, folder: RunFolder, progress: Progress | None = None)
     return Trained(selected, steps, trainer.seconds)
 
 
-def _resume(trainer: Trainer, folder: RunFolder) -> None:
-    found = load_checkpoint(folder.checkpoints)
+def _resume(trainer: Trainer, folder: RunFolder, notify: Callable[[str], None]) -> None:
+    found = load_checkpoint(folder.checkpoints, notify)
     if found is not None:
-        trainer.load_state_dict(*found)
+        step, state = found
+        try:
+            trainer.load_state_dict(step, state)
+        except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
+            raise UserError(
+                f"the checkpoints in {folder.checkpoints} do not fit this training: {reason}; delete them to begin anew"
+            ) from error
+        notify(f"going on from step {step} of {trainer.steps}")
     if trainer.world.leads:
         folder.cut_log(trainer.step)
     trainer.world.wait()
 
 
 def _save(trainer: Trainer, folder: RunFolder) -> None:
+    if not all(bool(parameter.isfinite().all()) for parameter in trainer.model.parameters()):
+        raise _diverged(f"a weight is no longer finite after step {trainer.step}")  # the checkpoint before it is kept
     state = trainer.state_dict()
     if trainer.world.leads:
         save_checkpoint(folder.checkpoints, trainer.step, state)
@@ -86,15 +102,16 @@ def _save(trainer: Trainer, folder: RunFolder) -> None:
 
 def _log(trainer: Trainer, folder: RunFolder, loss: float) -> None:
     if not math.isfinite(loss):
-        raise UserError(
-            f"the loss became {loss} in step {trainer.step}; try a smaller optimiser.learning_rate, or "
-            "run.precision='float32'"
-        )
+        raise _diverged(f"the loss became {loss} in step {trainer.step}")
     if trainer.world.leads:
         rate = float(trainer.optimiser.param_groups[0]["lr"])
         epoch = trainer.feed.epoch
         seconds = round(trainer.seconds, 3)
         folder.log({"step": trainer.step, "epoch": epoch, "loss": loss, "learning_rate": rate, "seconds": seconds})
+
+
+def _diverged(what: str) -> UserError:
+    return UserError(f"{what}; try a smaller optimiser.learning_rate, or run.precision='float32'")
 
 
 def _keep_weights(trainer: Trainer, folder: RunFolder) -> dict[str, int]:

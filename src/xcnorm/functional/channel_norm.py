@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import torch
@@ -37,7 +38,7 @@ def channel_norm(similarity: Tensor, statistics: Statistics = "batch", eps: floa
     if statistics not in ("batch", "instance"):
         raise ValueError(unknown_name("statistics", statistics, ("batch", "instance")))
     positions = list(range(2, similarity.ndim))
-    if statistics == "instance" and similarity.shape[2:].numel() == 1:
+    if statistics == "instance" and math.prod(similarity.shape[2:]) == 1:
         raise ValueError("instance statistics of a single position are undefined; use statistics='batch'")
     pooled = [0, *positions] if statistics == "batch" else positions
     standardised: Tensor = _Standardise.apply(similarity, pooled, eps)[0]  # type: ignore[no-untyped-call]
@@ -58,14 +59,15 @@ class _Standardise(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        """Both outputs are all the backward needs."""
+        """Not the standardised values, though they would do: what follows may change those in place, as ReLU(True)."""
         ctx.axes = inputs[1]
-        ctx.save_for_backward(*output)
+        ctx.save_for_backward(inputs[0], output[1])
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         """Gradient of the values; that of the rate matters for second derivatives."""
-        standardised, rate = ctx.saved_tensors
+        values, rate = ctx.saved_tensors
+        standardised = (values - values.mean(ctx.axes, keepdim=True)) * rate
         grad, grad_rate = grads
         of_rate = grad_rate * rate * (rate.numel() / max(1, standardised.numel()))
         along = (grad * standardised).mean(ctx.axes, keepdim=True) + of_rate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from xcnorm.models.wiring import Network, Wiring
@@ -62,6 +63,7 @@ def create_model(
     in_channels: int = 3,
     rectify_first: str | None = None,
     dense: str | None = None,
+    pretrained: Path | str | None = None,
     **layer_options: Any,
 ) -> Network:
     """Make a network, plain or on XCNorm layers.
@@ -83,11 +85,14 @@ def create_model(
         dense: Hidden dense layers, where the network has any (``digits_cnn``): ``"linear"`` with a ReLU, or
             ``"xcnorm"``, possible with ``layer="conv"`` too. None is ``"linear"``, except for the XCNorm forms
             with ``preset="paper"``.
+        pretrained: Where its weights are: a folder of `xcnorm.save_pretrained`, which must be of such a network, or a
+            ``.safetensors`` file, such as a run's. None leaves them as they are drawn.
         **layer_options: Options of the layers; those of XCNorm layers are in `xcnorm.nn.RobustOptions`, those of a
             relative in its class. ``channelwise`` goes to the first layer only.
 
     Raises:
-        ValueError: A name or value is unknown, or the network has no hidden dense layers to replace.
+        ValueError: A name or value is unknown, or the network has no hidden dense layers to replace, or the weights are
+            not such a network's.
         TypeError: An option is unknown, or there is no layer that could take it.
 
     Example:
@@ -110,4 +115,13 @@ def create_model(
             f"dense='xcnorm' has nothing to replace in {name!r}: its only dense layer is the classifier, which is "
             "always linear; leave dense out"
         )
-    return blueprint.build(wiring, num_classes, in_channels)
+    network = blueprint.build(wiring, num_classes, in_channels)
+    network.made_of = {
+        "name": name, "layer": layer, "norm": norm, "num_classes": num_classes, "in_channels": in_channels,
+        "rectify_first": rectify_first, "dense": dense, **layer_options,
+    }  # fmt: skip
+    if pretrained is not None:
+        from xcnorm.models.pretrained import load_weights  # which imports this module
+
+        load_weights(network, Path(pretrained))
+    return network

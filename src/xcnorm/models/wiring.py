@@ -27,7 +27,10 @@ class Network(nn.Module):
         trunk: The network without its classifier.
         classifier: Always a plain `torch.nn.Linear`: a rectified, normalised similarity makes no logit.
         embedding_size: Length of an embedding.
+        made_of: The arguments that `xcnorm.create_model` made it of; None if something else did.
     """
+
+    made_of: dict[str, Any] | None = None
 
     def __init__(self, trunk: nn.Sequential, embedding_size: int, num_classes: int) -> None:
         super().__init__()

@@ -94,7 +94,7 @@ _CHOICES: dict[str, Collection[str]] = {
     "robust": ROBUST_FUNCTIONS,
     "scale": REDUCTIONS,
 }
-_ROBUST_ONLY = ("robust", "scale", "c_init")
+ROBUST_ONLY = ("robust", "scale", "c_init")
 
 
 def resolve(given: dict[str, Any], *, robust: bool, dense: bool) -> Options:
@@ -114,7 +114,7 @@ def resolve(given: dict[str, Any], *, robust: bool, dense: bool) -> Options:
     preset = given.pop("preset", "default")
     if preset not in ("default", "paper"):
         raise ValueError(unknown_name("preset", preset, ("default", "paper")))
-    known = [f.name for f in fields(Options) if robust or f.name not in _ROBUST_ONLY]
+    known = [f.name for f in fields(Options) if robust or f.name not in ROBUST_ONLY]
     for name in given:
         if name not in known:
             raise TypeError(unknown_name("option", name, ["preset", *known]))
@@ -145,7 +145,7 @@ def rectify_of_first(rectify_first: str | None, given: Mapping[str, Any]) -> str
 
 def _check(options: Options, *, robust: bool, dense: bool) -> None:
     for name, choices in _CHOICES.items():
-        if (robust or name not in _ROBUST_ONLY) and getattr(options, name) not in choices:
+        if (robust or name not in ROBUST_ONLY) and getattr(options, name) not in choices:
             raise ValueError(unknown_name(name, getattr(options, name), choices))
     for name in ("mask", "channelwise"):
         if not isinstance(getattr(options, name), bool):

@@ -127,9 +127,12 @@ class Stages(nn.Module):
         """The norm as a backend takes it; None if it has to run by itself.
 
         A backend pools positions and, in one process, images; it cannot speak to other processes as a synchronised
-        norm may, nor pool channels. What has no statistics, or is refused for that, is left to the norm itself.
+        norm may, nor pool channels, nor scale and shift as an affine norm does. What has no
+        statistics, or is refused for that, is left to the norm itself.
         """
         norm = self.norm
+        if getattr(norm, "affine", False):  # a backend scales and shifts nothing
+            return None
         if type(norm) is nn.Identity or (type(norm) is InstanceNorm and positions == 1):
             return ChannelNorm()
         if type(norm) is InstanceNorm:

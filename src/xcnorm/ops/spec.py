@@ -124,6 +124,7 @@ class Spec:
         mask: Weight and bias of the attention mask; None without.
         norm: The channel norm; None if the layer has it follow by itself.
         averages: What the backend has to move.
+        unit_filters: Whether the filters are centred and of unit length already; doing it again does no harm.
     """
 
     correlation: Correlation
@@ -136,6 +137,7 @@ class Spec:
     mask: tuple[Tensor, Tensor] | None = None
     norm: ChannelNorm | None = field(default_factory=ChannelNorm)
     averages: Averages = field(default_factory=Averages)
+    unit_filters: bool = False
 
     @property
     def tau(self) -> Tensor | None:

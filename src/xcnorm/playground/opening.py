@@ -9,11 +9,10 @@ import torch
 
 from xcnorm.auditing import open_model
 from xcnorm.auditing.normalising import choose
-from xcnorm.auditing.pictures import printable
 from xcnorm.auditing.subject import Normalisation, Subject, tell_apart
 from xcnorm.data import Benchmark, load
 from xcnorm.engine import Experiment, RunFolder
-from xcnorm.errors import UserError
+from xcnorm.errors import UserError, printable
 from xcnorm.playground.answering import Playground
 from xcnorm.playground.onlookers import Onlooker
 from xcnorm.playground.samples import labelled, strips

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from xcnorm.auditing.pictures import printable
 from xcnorm.data import Benchmark, Domain
 from xcnorm.data.transforms import grey_to_rgb, resize
+from xcnorm.errors import printable
 from xcnorm.report.sheets import chosen_pictures, shown_targets
 
 _COUNT = 10

@@ -15,6 +15,7 @@ import rich.table
 from rich.box import SIMPLE_HEAD
 from rich.text import Text
 
+from xcnorm.errors import printable
 from xcnorm.report.build import ORACLE, Report
 from xcnorm.report.tables import DASH, Cell, Row, Table
 
@@ -37,28 +38,31 @@ def terminal(report: Report) -> Iterator[rich.table.Table | Text]:
     if report.selection == "oracle":
         yield Text(ORACLE, style="bold yellow")
     for section in report.sections:
-        yield from (Text(f"Note: {note}", style="dim") for note in section.notes)
+        yield from (Text(printable(f"Note: {note}"), style="dim") for note in section.notes)
         for table in section.tables:
             yield _terminal_table(table)
-            yield from (Text(line, style="dim") for line in _below(table))
+            yield from (Text(printable(line), style="dim") for line in _below(table))
     if report.broken:
         yield Text(f"\nNot in this report: {len(report.broken)} runs", style="bold yellow")
-        yield from (Text(f"  {broken.folder}: {broken.reason}") for broken in report.broken)
+        yield from (Text(printable(f"  {broken.folder}: {broken.reason}")) for broken in report.broken)
 
 
 def _terminal_table(table: Table) -> rich.table.Table:
     drawn = rich.table.Table(
-        title=Text(f"{table.heading}: {table.caption}"), box=SIMPLE_HEAD, pad_edge=False, title_justify="left"
+        title=Text(printable(f"{table.heading}: {table.caption}")),
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        title_justify="left",
     )
     drawn.add_column("")
     for column in table.columns:
         # With spaces, a name can go over two lines on a narrow terminal instead of being cut off.
-        drawn.add_column(Text(column.name.replace("_", " ") + _marks(column.notes)), justify="right")
+        drawn.add_column(Text(printable(column.name.replace("_", " ")) + _marks(column.notes)), justify="right")
     for row in table.rows:
         cells = [Text(_measured(table, cell) + _marks(cell.notes), _RANKS[cell.rank]) for cell in row.cells]
-        drawn.add_row(Text(_label(row)), *cells)
+        drawn.add_row(Text(printable(_label(row))), *cells)
         for label, beside in _beside(table, row):
-            drawn.add_row(Text(f"  {label}", "dim"), *(Text(text, "dim") for text in beside))
+            drawn.add_row(Text(printable(f"  {label}"), "dim"), *(Text(text, "dim") for text in beside))
     return drawn
 
 

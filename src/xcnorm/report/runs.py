@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from xcnorm.engine.toml import parse_toml
 from xcnorm.errors import UserError
 
 FORMAT = 1
@@ -200,7 +200,8 @@ def _text(path: Path) -> str:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(_text(path)) if path.suffix == ".toml" else json.loads(_text(path))
+        text = _text(path)
+        values = parse_toml(text, path.name) if path.suffix == ".toml" else json.loads(text)
     except (ValueError, RecursionError) as error:  # both decoders' errors are ValueErrors
         raise _UnusableError(f"{path.name} is damaged: {error}") from error
     if not isinstance(values, dict):
@@ -234,6 +235,8 @@ def _check(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
         _expect(isinstance(config["benchmark"], str), "config.toml: benchmark is not a name")
         _expect(isinstance(config["model"]["layer"], str), "config.toml: model.layer is not a name")
         _expect(isinstance(config["method"]["name"], str), "config.toml: method.name is not a name")
+        augment = config["method"].get("augment", "none")
+        _expect(isinstance(augment, str), "config.toml: method.augment is not a name")
         _expect(isinstance(config.get("benchmark_options", {}), dict), "config.toml: benchmark_options is not a table")
         _expect(isinstance(metrics["title"], str), "metrics.json: title is not a text")
         for key in ("notes", "missing"):
@@ -243,8 +246,10 @@ def _check(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
         _expect(_is_number(metrics["steps"]), f"metrics.json: {metrics['steps']!r} is not a number")
         for name, tested in metrics["selection"].items():
             for domain, score in {"source": tested["source"], **tested["targets"]}.items():
-                value = score[metrics["metric"]]
-                _expect(value is None or _is_number(value), f"metrics.json: {name}, {domain}: {value!r} is no score")
+                for value in (score[metrics["metric"]], *score.values()):
+                    _expect(
+                        value is None or _is_number(value), f"metrics.json: {name}, {domain}: {value!r} is no score"
+                    )
             for corruption, value in tested.get("robustness", {}).items():
                 _expect(_is_number(value), f"metrics.json: {name}, robustness to {corruption}: {value!r} is no score")
     except KeyError as error:

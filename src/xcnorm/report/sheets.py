@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from xcnorm.data import Domain, load, transforms
+from xcnorm.data.readers import read_npz_array
 from xcnorm.errors import UserError
 from xcnorm.report.arms import Arm
 from xcnorm.report.build import Section
@@ -141,12 +141,10 @@ def chosen_pictures(labels: NDArray[np.int64], classes: int, count: int = _COLUM
 def _predictions(run: Run, key: str, selection: str, labels: NDArray[np.int64]) -> NDArray[np.float16]:
     path = run.folder / _FILE
     try:
-        with np.load(path, allow_pickle=False) as file:
-            stored, probabilities = file[f"labels/{key}"], file[f"{selection}/{key}"]
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} is damaged: {error}") from error
-    except KeyError as error:
-        raise UserError(f"{path} has no predictions for {key}") from error
+        stored, probabilities = (read_npz_array(path, f"{what}/{key}") for what in ("labels", selection))
+    except UserError as error:
+        reason = str(error).removesuffix("; fetch it again")
+        raise UserError(f"{reason}; test the run again: xcnorm evaluate {run.folder}") from error
     if not np.array_equal(stored, labels) or probabilities.shape != (len(labels), len(run.metrics["classes"])):
         raise UserError(f"{path} was made on other images of {key} than those that are here now")
     return probabilities

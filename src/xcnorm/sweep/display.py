@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from xcnorm.errors import printable
 from xcnorm.sweep.board import Board, Entry
 
 _EVERY = 1.0  # seconds between two looks at the logs
@@ -47,7 +48,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """Say something, above the table where there is one."""
-        self._console.print(Text(text), soft_wrap=True)
+        self._console.print(Text(printable(text)), soft_wrap=True)
 
     def changed(self, entry: Entry) -> None:
         """Tell of a job whose state has changed. A table shows most changes; failures are told in any case."""
@@ -78,7 +79,7 @@ def arms_table(board: Board) -> Table:
         table.add_column(name, justify="right")
     for arm in board.arms():
         table.add_row(
-            Text(arm.label),
+            Text(printable(arm.label)),
             str(arm.seeds),
             str(arm.finished),
             str(arm.running or "-"),

@@ -69,7 +69,9 @@ class RayPool:
     def _outcome(self, task: Any) -> Outcome:
         try:
             outcome: Outcome = self._ray.get(task)
-        except self._ray.exceptions.RayError as error:  # its machine is gone, or its folder cannot be written
+        except self._ray.exceptions.NodeDiedError:
+            return Outcome("failed", "its machine is gone from the Ray cluster")
+        except self._ray.exceptions.RayError as error:  # such as a folder that cannot be written
             return Outcome("failed", str(error).strip().splitlines()[-1])
         return outcome
 

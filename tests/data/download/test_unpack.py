@@ -404,3 +404,16 @@ def test_many_members_are_not_remembered(root, tmp_path):
     finally:
         tracemalloc.stop()
     assert peak < 2_000_000  # some 500 bytes for each would be five million
+
+
+def test_names_and_headers_that_fill_the_screen_are_cut(root, tmp_path):
+    packed = tmp_path / "a.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("a/" * 900 + "b", b"x" * 2000)
+    data = bytearray(packed.read_bytes())
+    data[30] = ord("\x1b")  # the name in front of the content is another than the one in the list at the end
+    packed.write_bytes(data)
+    with pytest.raises(UserError, match="is damaged, cut short or no archive") as error:
+        unpack(packed, root)
+    assert len(str(error.value)) < 600
+    assert str(error.value).isprintable()

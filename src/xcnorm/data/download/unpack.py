@@ -20,7 +20,7 @@ from typing import IO, NamedTuple
 from xcnorm.data.download.disk import REMEDY
 from xcnorm.data.download.progress import Progress, silent
 from xcnorm.data.staging import staging
-from xcnorm.errors import UserError
+from xcnorm.errors import UserError, one_line
 from xcnorm.files import disk_errors
 
 _CHUNK = 1 << 20
@@ -74,11 +74,12 @@ def unpack(
                 _extract(handle, staged, root, limit_bytes, limit_members, progress)
                 _move(staged, root)
         except _RefusedError as error:
-            raise UserError(f"{archive} is refused, nothing was unpacked: {error}; get it from elsewhere") from error
+            reason = one_line(error)
+            raise UserError(f"{archive} is refused, nothing was unpacked: {reason}; get it from elsewhere") from error
         except (*_BROKEN, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:  # the disk; gzip and bzip2 give no number
                 raise
-            reason = " ".join(str(error).split())
+            reason = one_line(error)
             raise UserError(
                 f"{archive} is damaged, cut short or no archive ({reason}); delete it and fetch it again"
             ) from error

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from xcnorm.data.domain import LabelledImages
-from xcnorm.errors import UserError
+from xcnorm.errors import UserError, one_line
 
 LARGEST = 2**31  # bytes of one array; no published file comes near it
 _LARGEST_ARCHIVE = 2**30  # bytes of a whole archive, unpacked
@@ -34,7 +34,7 @@ def damaged(name: object, what: str) -> UserError:
 def unreadable(name: object, error: Exception) -> UserError:
     """The error to raise where a decoder tripped over a file."""
     missing = "it ends too early" if isinstance(error, EOFError) else type(error).__name__
-    reason = " ".join(str(error).split())[:200] or missing
+    reason = one_line(error) or missing
     return damaged(name, f"is damaged or not what it should be ({reason})")
 
 

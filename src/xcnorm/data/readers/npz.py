@@ -21,7 +21,7 @@ from torch import Tensor
 from xcnorm.data.domain import LabelledImages
 from xcnorm.data.readers._files import damaged, exactly, labelled, reading
 from xcnorm.data.readers._npy import read_header
-from xcnorm.errors import UserError
+from xcnorm.errors import UserError, one_line
 from xcnorm.files import disk_errors, replacing
 
 
@@ -136,9 +136,10 @@ class _Archive:
             kind: The type that it must have, or a family of types.
             shapes: The shapes that it may have, such as ``"N 3 H W"``: a letter is any length. Any shape unless given.
         """
-        label = f"{self._path} ({name})"
+        label = f"{self._path} ({one_line(name)})"
         if name not in self.names:
-            raise UserError(f"{self._path} has no array {name!r}; it has: {', '.join(self.names) or 'none'}")
+            known = one_line(", ".join(self.names)) or "none"
+            raise UserError(f"{self._path} has no array {name!r}; it has: {known}")
         info = self._file.getinfo(f"{name}.npy")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             # The others are unpacked without a bound by the standard library, and numpy does not write them.

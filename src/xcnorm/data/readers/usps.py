@@ -93,6 +93,8 @@ def read_usps_h5(path: Path, part: str = "test") -> LabelledImages:
         import h5py
     with reading(path) as file, h5py.File(file, "r") as root:
         data, target = root[part]["data"], root[part]["target"]
+        if any(one.is_virtual or one.external for one in (data, target)):
+            raise damaged(path, f"takes {part} from other files")
         if data.dtype.kind != "f" or data.shape != (len(data), 256):
             raise damaged(path, f"has {part}/data of type {data.dtype} and shape {data.shape}, not floats of (N, 256)")
         if target.dtype.kind not in "iu" or target.shape != (len(data),):

@@ -83,8 +83,15 @@ class Relative(nn.Conv2d):
         return self.respond(input.unsqueeze(0)).squeeze(0) if input.ndim == 3 else self.respond(input)
 
     def respond(self, input: Tensor) -> Tensor:
-        """``(N, C_in, H, W)`` to ``(N, C_out, H_out, W_out)``."""
-        raise NotImplementedError
+        """``(N, C_in, H, W)`` to ``(N, C_out, H_out, W_out)``; the plain convolution, where it is one."""
+        filters = self.plain_filters()
+        if filters is None:
+            raise NotImplementedError
+        return self._conv_forward(input, filters, self.bias)
+
+    def plain_filters(self) -> Tensor | None:
+        """The filters with which a plain convolution answers the same; None if there are no such filters."""
+        return None
 
     def correlate(self, input: Tensor, weight: Tensor) -> Tensor:
         """The products of patches and filters, by torch's convolution; no bias."""

@@ -39,7 +39,6 @@ class WeightNormalisedConv2d(Relative):
         with torch.no_grad():
             self.length.copy_(self.weight.flatten(1).norm(dim=1))
 
-    def respond(self, input: Tensor) -> Tensor:
-        """The convolution."""
-        weight = unit_filters(self.weight, torch.finfo(self.weight.dtype).tiny) * self.length.view(-1, 1, 1, 1)
-        return self._conv_forward(input, weight, self.bias)
+    def plain_filters(self) -> Tensor:
+        """``g v / |v|``."""
+        return unit_filters(self.weight, torch.finfo(self.weight.dtype).tiny) * self.length.view(-1, 1, 1, 1)

@@ -34,7 +34,7 @@ class WeightStandardisedConv2d(Relative):
             raise ValueError("a filter of one value has no variance; use a larger kernel or fewer groups")
         self.correction, self.eps = correction, eps
 
-    def respond(self, input: Tensor) -> Tensor:
-        """The convolution."""
+    def plain_filters(self) -> Tensor:
+        """``(w - mean) / sqrt(variance + eps)``."""
         variance, mean = torch.var_mean(self.weight, (1, 2, 3), correction=self.correction, keepdim=True)
-        return self._conv_forward(input, (self.weight - mean) * (variance + self.eps).rsqrt(), self.bias)
+        return (self.weight - mean) * (variance + self.eps).rsqrt()

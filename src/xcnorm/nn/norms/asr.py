@@ -67,7 +67,7 @@ class AdaptiveNorm(Norm):
             deviation = (variance + self.eps).sqrt()
             shares = self.share_logits.to(values.dtype).sigmoid()
             output = values
-            if input.shape[2:].numel() > 1:
+            if math.prod(input.shape[2:]) > 1:
                 mean, spread = self.standardise(centre, deviation)
                 mean = torch.lerp(centre, mean, shares[0])
                 spread = torch.lerp(deviation, spread.relu(), shares[1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -29,7 +31,7 @@ class InstanceNorm(Norm):
 
     def forward(self, input: Tensor) -> Tensor:
         """``(N, C, *positions)`` to the same shape."""
-        if input.shape[2:].numel() > 1:
+        if math.prod(input.shape[2:]) > 1:
             if input.device.type != "cpu" or input.dtype not in (torch.float32, torch.float64):
                 return self._fused(input)
             # On a CPU torch's own takes several times as long, and forgets the memory format.
@@ -38,7 +40,7 @@ class InstanceNorm(Norm):
 
     def _fused(self, input: Tensor) -> Tensor:
         """The same by torch's own kernels."""
-        if input.shape[2:].numel() > _SMALL:
+        if math.prod(input.shape[2:]) > _SMALL:
             output = F.instance_norm(input, weight=self.weight, bias=self.bias, eps=self.eps)
         else:  # a group norm with one channel to a group is the same, and takes a third of the time there
             weight, bias = (part if part is None else part.to(input.dtype) for part in (self.weight, self.bias))

@@ -34,7 +34,7 @@ from xcnorm.ops.spec import ChannelNorm, Correlation, Response, Spec, full_preci
 def respond(input: Tensor, weight: Tensor, spec: Spec) -> Response:
     """Similarity and the stages after it."""
     norm = spec.norm or ChannelNorm()
-    filters = _Filters.apply(weight)  # type: ignore[no-untyped-call]
+    filters = weight if spec.unit_filters else _Filters.apply(weight)  # type: ignore[no-untyped-call]
     settings = spec.tau, spec.gain, norm.mean, norm.variance
     options = FinishOptions(spec.rectify, spec.gain_after, norm.statistics, norm.eps)
     if torch.is_grad_enabled() or norm.statistics == "batch":

@@ -1,0 +1,3 @@
+from tests.engine.conftest import tiny
+
+__all__ = ["tiny"]
