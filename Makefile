@@ -28,10 +28,13 @@ browser: # install Debian's Chromium for the tests, where there is none and it c
 		|| { apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium; } > /dev/null 2>&1' \
 	|| echo "Chromium cannot be installed: tests in a browser will be skipped"
 
-test: lint browser ## check style, types, floors, and run the tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/kernels
+test: lint browser ## check style, types, floors, run the tests, and say what of the code they reach
+	$(BIN)/coverage erase
+	OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n 2 --dist loadgroup --ignore tests/kernels
 	# Triton decides at its import whether it compiles for a GPU or interprets on the CPU: a run of its own.
-	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/kernels
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n 2 tests/kernels
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 lint: $(INSTALLED) ## check style, types and floors
 	$(BIN)/ruff check

@@ -58,6 +58,17 @@ def test_named_functions_are_the_registered_ones():
         torch.testing.assert_close(getattr(xf, name)(Z, 0.7), xf.ROBUST_FUNCTIONS[name](Z, 0.7))
 
 
+@pytest.mark.parametrize(
+    "function", [f for f in map(xf.ROBUST_FUNCTIONS.__getitem__, NAMES) if f.in_place], ids=lambda f: f.name
+)
+def test_in_place_a_function_and_its_slope_are_the_same(function):
+    shape, work = torch.empty_like(Z), torch.empty_like(Z)
+    function.in_place.shape(Z, shape, work)
+    torch.testing.assert_close(shape, function.shape(Z))
+    function.in_place.slope(Z, shape, work)
+    torch.testing.assert_close(work, function.slope(Z))
+
+
 def test_unknown_name_suggests():
     with pytest.raises(ValueError, match="did you mean 'welsch'"):
         xf.robust_function("welch")

@@ -5,6 +5,8 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 import xcnorm.functional as xf
+from xcnorm.functional.gain import initial_gain
+from xcnorm.functional.sharpen import exponent, raw_exponent
 
 F64 = torch.float64
 
@@ -116,6 +118,17 @@ def test_an_exponent_that_is_a_number_has_the_slope_of_a_learnt_one():
     torch.testing.assert_close(slopes[0], slopes[2])
 
 
+@pytest.mark.parametrize("tau", [0.7, 1.0, 3.5])
+def test_an_exponent_is_found_again_from_its_parameter(tau):
+    raw = torch.tensor(raw_exponent(tau), dtype=F64)
+    torch.testing.assert_close(exponent(raw), torch.tensor(tau, dtype=F64))
+
+
+@pytest.mark.parametrize(("alpha", "tau", "expected"), [(16, 1.0, 4.0), (16, 3.0, 64.0), (9, 2.0, 9.0)])
+def test_the_first_gain_is_the_norm_of_ones_to_the_power_of_tau(alpha, tau, expected):
+    assert initial_gain(alpha, tau) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("positions", [(), (5,), (4, 5)])
 def test_gain_multiplies_every_channel_by_its_factor(positions):
     u, factor = torch.randn(2, 3, *positions, dtype=F64), torch.tensor([2.0, -30.0, 0.4], dtype=F64)
@@ -137,6 +150,18 @@ def test_the_mask_sees_a_neighbourhood_that_goes_on_beyond_the_edge(size):
     for at in range(6):
         seen = [norm[:, 0, min(max(at + offset - size // 2, 0), 5)] * weight[0, 0, offset] for offset in range(size)]
         torch.testing.assert_close(mask[:, 0, at], torch.sigmoid(sum(seen) + 0.7), rtol=1e-7, atol=0)
+
+
+@pytest.mark.parametrize("positions", [(), (4, 5)])
+def test_the_module_of_the_mask_is_the_equation(positions):
+    module = xf.NormAttentionMask(2, alpha=9, positions=len(positions))
+    u, norm = torch.randn(3, 4, *positions, dtype=F64), torch.rand(3, 2, *positions, dtype=F64)
+    start = torch.sigmoid(torch.tensor(2.0, dtype=F64)).expand_as(norm)
+    torch.testing.assert_close(module(u, norm), xf.masked_similarity(u, norm, start))
+    torch.nn.init.normal_(module.weight)
+    assert repr(module) == f"NormAttentionMask(groups=2, kernel={(3,) * len(positions)})"
+    mask = xf.attention_mask(norm / 3, module.weight.double(), module.bias.double())
+    torch.testing.assert_close(module(u, norm), xf.masked_similarity(u, norm, mask))
 
 
 @pytest.mark.parametrize("statistics", ["batch", "instance"])
