@@ -35,7 +35,7 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 PIXELS = 32
 BATCHES = (1, 8, 32)
-TURNS = 15
+TURNS = 9
 BAR = 2.0
 
 
