@@ -5,8 +5,8 @@
     python -m benchmarks.exports --page docs/export.md --out benchmarks/results/exports_cpu.json
 
 The first exports each network to ONNX, which is compared with torch there, and then times three sides in turns, each
-on one thread: torch as it is, torch fused by `xcnorm.fuse`, and onnxruntime. What is counted is the processor's time, which
-others on the machine disturb little. The ratio is onnxruntime's time over the shorter one of torch's; the bar for
+on one thread: torch as it is, torch fused by `xcnorm.fuse`, and onnxruntime. What is counted is the processor's time,
+which others on the machine disturb little. The ratio is onnxruntime's time over the shorter one of torch's; the bar for
 R-XCNorm is 2. The second writes what was measured into the page.
 """
 
