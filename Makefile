@@ -8,7 +8,7 @@ INSTALL := $(PIP) install --constraint constraints/ci.txt
 ROUNDS ?= 40
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo browser test lint bench soak mutants docs lock audit-deps clean
+.PHONY: help setup demo browser test coverage lint bench soak mutants docs lock audit-deps clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -28,10 +28,14 @@ browser: # install Debian's Chromium for the tests, where there is none and it c
 		|| { apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium; } > /dev/null 2>&1' \
 	|| echo "Chromium cannot be installed: tests in a browser will be skipped"
 
-test: lint browser ## check style, types, floors, run the tests, and say what of the code they reach
+test: lint browser ## check style, types, floors, and run the tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/kernels
+	# Triton decides at its import whether it compiles for a GPU or interprets on the CPU: a run of its own.
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/kernels
+
+coverage: $(INSTALLED) browser ## run the tests, and say what of the code they reach; takes half as long again
 	$(BIN)/coverage erase
 	OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n 2 --dist loadgroup --ignore tests/kernels
-	# Triton decides at its import whether it compiles for a GPU or interprets on the CPU: a run of its own.
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n 2 tests/kernels
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report

@@ -2,15 +2,18 @@
 
     python -m benchmarks.exports --out benchmarks/results/exports_cpu.json
 
-exports each network to ONNX, which is compared with torch there, and then times three sides in turns, each on one
-thread: torch as it is, torch fused by `xcnorm.fuse`, and onnxruntime. What is counted is the processor's time, which
-others on the machine disturb little. The ratio is onnxruntime's time over the shorter one of torch's; the bar for
-R-XCNorm is 2.
+    python -m benchmarks.exports --page docs/export.md --out benchmarks/results/exports_cpu.json
+
+The first exports each network to ONNX, which is compared with torch there, and then times three sides in turns, each
+on one thread: torch as it is, torch fused by `xcnorm.fuse`, and onnxruntime. What is counted is the processor's time,
+which others on the machine disturb little. The ratio is onnxruntime's time over the shorter one of torch's; the bar for
+R-XCNorm is 2. The second writes what was measured into the page.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,6 +25,7 @@ import onnxruntime
 import torch
 
 import xcnorm
+from benchmarks.places import fill
 from benchmarks.results_file import write
 from xcnorm.allocator import keep_freed_memory
 from xcnorm.environment import environment
@@ -35,7 +39,7 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 PIXELS = 32
 BATCHES = (1, 8, 32)
-TURNS = 15
+TURNS = 9
 BAR = 2.0
 
 
@@ -77,11 +81,29 @@ def ratio(milliseconds: dict[str, float]) -> float:
     return milliseconds["onnxruntime"] / min(milliseconds["torch"], milliseconds["torch fused"])
 
 
+def table(result: dict[str, Any]) -> str:
+    """What was measured, in Markdown."""
+    lines = ["| network | images | torch | torch, fused | onnxruntime | ratio |", "|---|---:|---:|---:|---:|---:|"]
+    for name, row in result["networks"].items():
+        for count, times in row["milliseconds"].items():
+            told = " | ".join(f"{taken:.1f} ms" for taken in times.values())
+            lines.append(f"| {name} | {count} | {told} | {row['ratio'][count]:.2f} |")
+    means = ", ".join(f"{layer} {mean:.2f}" for layer, mean in result["geometric_mean"].items())
+    where = result["environment"]
+    machine = f"{where['device']}, one thread, torch {where['torch']}, onnxruntime {where['onnxruntime']}"
+    lines += ["", f"Geometric means: {means}. {machine}, commit {where['commit']}."]
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer timings, for a first look")
     parser.add_argument("--out", type=Path, help="JSON file to write")
+    parser.add_argument("--page", type=Path, help="page to write what is in that file into, without measuring anew")
     given = parser.parse_args()
+    if given.page is not None:
+        fill(given.page, table(json.loads(given.out.read_text(encoding="utf-8"))), given.out.stem)
+        return
     keep_freed_memory()
     torch.set_num_threads(1)
     where = environment("cpu") | {"onnxruntime": onnxruntime.__version__}

@@ -204,7 +204,7 @@ def test_mean_corruption_errors_are_relative_to_any_saved_audit(data):
         ({"corruptions": "fogg"}, "did you mean 'fog'"),
         ({"mean": None}, "give both"),
         ({"model": []}, "no model"),
-        ({"model": "nothing here"}, "is no model; give a run's folder"),
+        ({"model": "nothing here"}, "is no model; give the folder of a run or of save_pretrained"),
         ({"model": "weights.pth"}, "pickle"),
         ({"model": nn.Sequential(nn.Flatten(), nn.Linear(768, 7))}, "answers with 7 numbers, but there are 3 classes"),
         ({"model": nn.Conv2d(3, 3, 3)}, "a row of numbers for each of 4 pictures"),

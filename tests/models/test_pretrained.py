@@ -96,7 +96,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
         xcnorm.save_pretrained(xcnorm.create_model("wrn16_4"), tmp_path)
     folder = xcnorm.save_pretrained(xcnorm.create_model("wrn16_4"), tmp_path / "network")
     assert xcnorm.save_pretrained(xcnorm.create_model("wrn16_4", "sphere"), folder) == folder
-    assert json.loads((folder / "config.json").read_text())["recipe"]["network"]["layer"] == "sphere"
+    assert json.loads((folder / "config.json").read_text())["description"]["network"]["layer"] == "sphere"
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
@@ -167,23 +167,23 @@ def configured(folder, change):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda c: c["recipe"]["network"].update(name="wrn16_5"), "unknown model 'wrn16_5'; did you mean 'wrn16_4'"),
-        (lambda c: c["recipe"]["network"].update(layer="os.system"), "unknown layer 'os.system'"),
-        (lambda c: c["recipe"]["network"].update(strange=1), "unknown option 'strange'"),
-        (lambda c: c["recipe"]["network"].update(num_classes=10**12), "has classifier.weight of shape"),
-        (lambda c: c["recipe"]["network"].update(num_classes="many"), "num_classes must be an integer"),
-        (lambda c: c["recipe"]["network"].update(pretrained="/etc/passwd"), "asks for another file"),
-        (lambda c: c["recipe"].update(network=[1]), "cannot be made from its recipe"),
-        (lambda c: c["recipe"].update(layers={"trunk.0": {"kind": "Module"}}), "cannot be made from its recipe"),
-        (lambda c: c["recipe"].update(layers={"absent.0": {"kind": "Identity"}}), "cannot be made from its recipe"),
-        (lambda c: c["recipe"].update(layers={"trunk": {"kind": "Identity"}}), "which the network has not"),
-        (lambda c: c["recipe"].update(layers={"trunk.0": {"kind": "Conv2d", "form": "conv"}}), "cannot be made"),
+        (lambda c: c["description"]["network"].update(name="wrn16_5"), "unknown model 'wrn16_5'; did you mean"),
+        (lambda c: c["description"]["network"].update(layer="os.system"), "unknown layer 'os.system'"),
+        (lambda c: c["description"]["network"].update(strange=1), "unknown option 'strange'"),
+        (lambda c: c["description"]["network"].update(num_classes=10**12), "has classifier.weight of shape"),
+        (lambda c: c["description"]["network"].update(num_classes="many"), "num_classes must be an integer"),
+        (lambda c: c["description"]["network"].update(pretrained="/etc/passwd"), "asks for another file"),
+        (lambda c: c["description"].update(network=[1]), "cannot be made from"),
+        (lambda c: c["description"].update(layers={"trunk.0": {"kind": "Module"}}), "cannot be made from"),
+        (lambda c: c["description"].update(layers={"absent.0": {"kind": "Identity"}}), "cannot be made from"),
+        (lambda c: c["description"].update(layers={"trunk": {"kind": "Identity"}}), "which the network has not"),
+        (lambda c: c["description"].update(layers={"trunk.0": {"kind": "Conv2d", "form": "conv"}}), "cannot be made"),
         (lambda c: c.update(format=2), "has format 2, and this xcnorm reads 1"),
-        (lambda c: c.pop("recipe"), "lacks 'recipe'"),
+        (lambda c: c.pop("description"), "lacks 'description'"),
         (lambda c: c.pop("about"), "lacks 'about'"),
     ],
 )  # fmt: skip
-def test_a_strangers_recipe_gets_one_line(change, words, stranger):
+def test_a_strangers_description_gets_one_line(change, words, stranger):
     configured(stranger, change)
     with pytest.raises(UserError, match=words) as error:
         xcnorm.from_pretrained(stranger)

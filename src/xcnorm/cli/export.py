@@ -1,5 +1,6 @@
 """`xcnorm export`: a trained network as a file for other runtimes, or as a folder to hand on."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,7 +43,7 @@ def command(
     device: Annotated[str, typer.Option(help="What a .pt2 or .aoti.pt2 computes on: cpu or cuda.")] = "cpu",
     json: _output.Json = False,
 ) -> None:
-    """Write a trained network as a file that runs without xcnorm, or as a folder of recipe, weights and card.
+    """Write a trained network as a file that runs without xcnorm, or as a folder of description, weights and card.
 
     A file has its name only when it was read back and has answered as the network itself does.
     """
@@ -62,7 +63,7 @@ def command(
     about = _about(subject, pixels, _arguments.parse_numbers("--mean", mean), _arguments.parse_numbers("--std", std))
     if folder:
         trained, metrics = _of_run(Path(model))
-        written = save_pretrained(subject.module, out, about=_with(about, trained), metrics=metrics)
+        written = save_pretrained(subject.module, out, about=replace(about, trained_on=trained), metrics=metrics)
         found: dict[str, Any] = {"folder": str(written), "metrics": metrics}
         told = f"Wrote {written}: load it with xcnorm.from_pretrained({str(written)!r})"
     else:
@@ -95,12 +96,6 @@ def _about(
         std=std or (own.std if own else None),
         pixels=pixels or subject.pixels,
     )
-
-
-def _with(about: "About", trained_on: str) -> "About":
-    from dataclasses import replace
-
-    return replace(about, trained_on=trained_on)
 
 
 def _of_run(path: Path) -> tuple[str, dict[str, float]]:

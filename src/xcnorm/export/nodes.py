@@ -22,7 +22,7 @@ _LARGE = 4  # times the layer's wider side: so many values per position may a bl
 
 
 @dataclass(frozen=True)
-class Settings:
+class NodeSettings:
     """All that decides which operators a layer becomes.
 
     Attributes:
@@ -57,7 +57,7 @@ class Settings:
         return json.dumps(asdict(self))
 
     @classmethod
-    def of(cls, text: str) -> Settings:
+    def of(cls, text: str) -> NodeSettings:
         """The way back."""
         values = json.loads(text)
         correlation: dict[str, Any] = values.pop("correlation")
@@ -73,7 +73,7 @@ def layer(input: Tensor, kernels: Sequence[Tensor], numbers: Sequence[Tensor], s
 
 @layer.register_fake
 def _(input: Tensor, kernels: Sequence[Tensor], numbers: Sequence[Tensor], settings: str) -> Tensor:
-    known = Settings.of(settings)
+    known = NodeSettings.of(settings)
     return input.new_empty((input.shape[0], known.filters, *known.correlation.outputs(input.shape[2:])))
 
 
@@ -93,7 +93,7 @@ class LayerNode(nn.Module):
         norm = {nn.Identity: "none", InstanceNorm: "instance"}.get(type(self.norm), "other")
         norm = "none" if norm == "instance" and self.norm.weight is not None else norm
         gain = "none" if stages.gain is None else "after" if stages.options.gain == "after_norm" else "before"
-        self.settings = Settings(
+        self.settings = NodeSettings(
             self.correlation,
             channels=source.weight.shape[1] * self.correlation.groups,
             filters=len(source.weight),
@@ -119,7 +119,7 @@ class LayerNode(nn.Module):
             input = input.reshape(-1, shape[-1])
         single = all(size == 1 for size in self.correlation.outputs(input.shape[2:]))
         if settings.norm == "instance" and single:  # a value on its own has no statistics
-            settings = Settings(**{**vars(settings), "norm": "none"})
+            settings = NodeSettings(**{**vars(settings), "norm": "none"})
         output: Tensor = layer(input, list(self.kernels), list(self.numbers), settings.to_json())
         if settings.norm == "other":
             output = self.norm(output)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from xcnorm.export.nodes import Settings
+from xcnorm.export.nodes import NodeSettings
 from xcnorm.extras import needed
 from xcnorm.functional.correlation import robust_floor
 from xcnorm.functional.sharpen import SHARPEN_FLOOR
@@ -53,7 +53,7 @@ def write_layer(input: Value, kernels: Sequence[Value], numbers: Sequence[Value]
     """What `xcnorm.export.nodes.layer` becomes in a graph; arguments as there."""
     with needed("ONNX files", "export"):
         from onnxscript import opset18
-    return _Layer(opset18, Settings.of(settings)).write(input, kernels, list(numbers))
+    return _Layer(opset18, NodeSettings.of(settings)).write(input, kernels, list(numbers))
 
 
 class _Layer:
@@ -64,7 +64,7 @@ class _Layer:
         settings: Of the layer.
     """
 
-    def __init__(self, op: Any, settings: Settings) -> None:
+    def __init__(self, op: Any, settings: NodeSettings) -> None:
         self.op = op
         self.settings = settings
         self.correlation = settings.correlation

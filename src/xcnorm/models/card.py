@@ -11,16 +11,16 @@ from xcnorm.models.about import About
 _MANY = 20  # names of classes that one may want to read
 
 
-def write_card(recipe: Mapping[str, Any], about: About, parameters: int, metrics: Mapping[str, float]) -> str:
+def write_card(description: Mapping[str, Any], about: About, parameters: int, metrics: Mapping[str, float]) -> str:
     """The card, in Markdown with the lines in front that model hubs read.
 
     Args:
-        recipe: Of the network.
+        description: Of the network.
         about: What else is known of it.
         parameters: How many numbers it has learnt.
         metrics: Scores between 0 and 1, by the name of what they were measured on.
     """
-    network = recipe["network"]
+    network = description["network"]
     rows = [
         ("Network", f"`{network['name']}`, `layer={network['layer']!r}`" if network else about.network or "your own")
     ]
@@ -28,7 +28,7 @@ def write_card(recipe: Mapping[str, Any], about: About, parameters: int, metrics
         fixed = ("name", "layer", "num_classes", "in_channels")
         options = {name: value for name, value in network.items() if name not in fixed and value is not None}
         rows += [("Options", ", ".join(f"`{name}={value!r}`" for name, value in options.items()))] * bool(options)
-    rows += [("Converted layers", str(len(recipe["layers"])))] * bool(recipe["layers"])
+    rows += [("Converted layers", str(len(description["layers"])))] * bool(description["layers"])
     rows += [("Learnt numbers", f"{parameters:,}")]
     rows += [("Trained on", about.trained_on)] * bool(about.trained_on)
     rows += [("Pixels", f"{about.pixels} x {about.pixels}")] * bool(about.pixels)
@@ -43,13 +43,13 @@ def write_card(recipe: Mapping[str, Any], about: About, parameters: int, metrics
     if metrics:
         lines += ["", "| tested on | percent |", "|---|---|"]
         lines += [f"| {_cell(name)} | {100 * value:.2f} |" for name, value in metrics.items()]
-    given = "" if network else ", model=network  # as it was before its conversion"
+    given = '"FOLDER"' if network else '"FOLDER", model=before'  # its conversion
     lines += [
         "",
         "```python",
         "import xcnorm",
         "",
-        f'network = xcnorm.from_pretrained("FOLDER"{given.partition("  #")[0]})',
+        f"network = xcnorm.from_pretrained({given})",
     ]
     lines += ["```", "", f"Written by xcnorm {about.version}. Loading it runs no code of this folder."]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Folders of pretrained networks, as Hugging Face has them: a recipe, the weights and a card; no code, no pickle."""
+"""Folders of pretrained networks, as Hugging Face has them: a description, weights and a card; no code, no pickle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xcnorm.errors import UserError, one_line
 from xcnorm.files import disk_errors, replacing
 from xcnorm.models.about import About
 from xcnorm.models.card import write_card
-from xcnorm.models.recipe import follow_recipe, write_recipe
+from xcnorm.models.description import describe, make_again
 from xcnorm.models.wiring import Network
 from xcnorm.tensors import load_tensors, save_tensors
 
@@ -53,15 +53,15 @@ def save_pretrained(
         True
     """
     folder = Path(folder)
-    recipe, about = write_recipe(model), about or About()
+    description, about = describe(model), about or About()
     about = replace(about, network=about.network or type(model).__name__)
     if folder.exists() and not (
         folder.is_dir() and {each.name for each in folder.iterdir()} <= {CONFIG, WEIGHTS, CARD}
     ):
         raise UserError(f"{folder} is there and holds other files; name a new folder")
     parameters = sum(each.numel() for each in model.parameters())
-    card = write_card(recipe, about, parameters, metrics or {})
-    config = {"format": FORMAT, "recipe": recipe, "about": asdict(about)}
+    card = write_card(description, about, parameters, metrics or {})
+    config = {"format": FORMAT, "description": description, "about": asdict(about)}
     text = json.dumps(config, indent=1) + "\n"
     weights = {name: each.detach().clone() for name, each in model.state_dict().items()}
     with disk_errors(folder, "choose another folder"), replacing(folder) as part:
@@ -86,15 +86,15 @@ def from_pretrained(folder: Path | str, model: nn.Module | None = None) -> nn.Mo
         UserError: The folder is not one of these, or is damaged, or the model does not fit it.
     """
     folder = Path(folder)
-    recipe = _read_config(folder)["recipe"]
+    description = _read_config(folder)["description"]
     weights = _read_weights(folder / WEIGHTS)
     try:
         with torch.device("meta"):  # nothing of a size that the weights do not have is ever allocated
-            planned = follow_recipe(recipe, None if model is None else copy.deepcopy(model).to("meta"))
+            planned = make_again(description, None if model is None else copy.deepcopy(model).to("meta"))
     except UserError as error:
         raise UserError(f"{folder}: {error}") from error
     _check_fit(planned, weights, folder)
-    network = follow_recipe(recipe, model)
+    network = make_again(description, model)
     _load(network, weights, folder)
     return network.eval()
 
@@ -124,9 +124,9 @@ def load_weights(network: Network, path: Path) -> None:
         UserError: They are another network's.
     """
     if path.is_dir():
-        recipe = _read_config(path)["recipe"]
+        description = _read_config(path)["description"]
         with torch.device("meta"):
-            found = follow_recipe(recipe)
+            found = make_again(description)
         if repr(found) != repr(network):
             made = getattr(found, "made_of", None) or {}
             wanted = network.made_of or {}
@@ -145,7 +145,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
         if path.stat().st_size > _LONGEST:
             raise UserError(f"{path} is too long for a network's; it has at most {_LONGEST:,} characters")
         config = json.loads(path.read_text(encoding="utf-8"))
-        version, recipe, about = config["format"], config["recipe"], config["about"]
+        version, description, about = config["format"], config["description"], config["about"]
     except FileNotFoundError as error:
         raise UserError(f"{folder} is no folder of save_pretrained: it has no {CONFIG}") from error
     except KeyError as error:
@@ -156,7 +156,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
         raise UserError(f"cannot read {path}: {one_line(error)}") from error
     if version != FORMAT:
         raise UserError(f"{path} has format {one_line(repr(version))}, and this xcnorm reads {FORMAT}; update xcnorm")
-    return {"recipe": recipe, "about": about}
+    return {"description": description, "about": about}
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Recipes: what a network is made of, in plain values from which it can be made again, without any code of its own."""
+"""Descriptions: what a network is made of, in plain values from which it can be made again."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _DENSE = ("in_features", "out_features")
 _WITHOUT_ARGUMENTS = {kind.__name__: kind for kind in (nn.Identity, *ACTIVATIONS)}
 
 
-def write_recipe(model: nn.Module) -> dict[str, Any]:
-    """The recipe of a network: the arguments of `xcnorm.create_model`, and what a conversion put in afterwards.
+def describe(model: nn.Module) -> dict[str, Any]:
+    """The description of a network: the arguments of `xcnorm.create_model`, and what a conversion put in afterwards.
 
     Of a network that `xcnorm.create_model` did not make it has the converted layers alone.
 
     Raises:
-        UserError: It has something in it that a recipe has no words for, or was changed in another way.
+        UserError: It has something in it that a description has no words for, or was changed in another way.
     """
     changed = {
         f"{name}.{inner}".strip("."): module.get_submodule(inner)
@@ -36,26 +36,29 @@ def write_recipe(model: nn.Module) -> dict[str, Any]:
         for inner in plain_layers(module)
     }
     network = model.made_of if isinstance(model, Network) else None
-    recipe = {"network": network, "layers": {name: _describe(name, module) for name, module in changed.items()}}
+    description = {
+        "network": network,
+        "layers": {name: _describe_layer(name, module) for name, module in changed.items()},
+    }
     if network is not None:
         with torch.device("meta"):
-            again = follow_recipe(json.loads(json.dumps(recipe)))
+            again = make_again(json.loads(json.dumps(description)))
         _check_same(model, again)
-    return recipe
+    return description
 
 
-def follow_recipe(recipe: Mapping[str, Any], model: nn.Module | None = None) -> nn.Module:
-    """Make the network of a recipe, with weights as they are drawn.
+def make_again(description: Mapping[str, Any], model: nn.Module | None = None) -> nn.Module:
+    """Make the network of a description, with weights as they are drawn.
 
     Args:
-        recipe: From anybody.
+        description: From anybody.
         model: The network before its conversion, where `xcnorm.create_model` did not make it.
 
     Raises:
-        UserError: The recipe is damaged, or names what is unknown; or the model is missing, or one too many.
+        UserError: The description is damaged, or names what is unknown; or the model is missing, or one too many.
     """
     try:
-        network, layers = recipe["network"], recipe["layers"]
+        network, layers = description["network"], description["layers"]
         if (network is None) == (model is None):
             raise UserError(
                 "create_model did not make this network: give it, as it was before its conversion, as model"
@@ -72,11 +75,11 @@ def follow_recipe(recipe: Mapping[str, Any], model: nn.Module | None = None) -> 
     except UserError:
         raise
     except Exception as error:  # whatever a constructor has against its arguments
-        raise UserError(f"the network cannot be made from its recipe: {one_line(error)}") from error
+        raise UserError(f"the network cannot be made from its description: {one_line(error)}") from error
     return model
 
 
-def _describe(name: str, module: nn.Module) -> dict[str, Any]:
+def _describe_layer(name: str, module: nn.Module) -> dict[str, Any]:
     """A layer that a conversion put in."""
     kind = type(module).__name__
     if _WITHOUT_ARGUMENTS.get(kind) is type(module):
@@ -85,7 +88,9 @@ def _describe(name: str, module: nn.Module) -> dict[str, Any]:
         for plain, layer in form.layers.items():
             if type(module) is layer and isinstance(module, XCNormLayer | Relative):
                 return {"form": form.name, "kind": plain.__name__, "arguments": _arguments(module)}
-    raise UserError(f"a recipe has no words for {name or 'the model'}, a {kind}; keep the network's state_dict instead")
+    raise UserError(
+        f"no description has words for {name or 'the model'}, a {kind}; keep the network's state_dict instead"
+    )
 
 
 def _arguments(layer: XCNormLayer | Relative) -> dict[str, Any]:
@@ -124,7 +129,7 @@ def _put(model: nn.Module, name: str, module: nn.Module) -> nn.Module:
 
 
 def _check_same(model: nn.Module, again: nn.Module) -> None:
-    """Refuse a network that is not what its recipe makes."""
+    """Refuse a network that is not what its description makes."""
     if repr(model) == repr(again):
         return
     there = dict(again.named_modules())
