@@ -75,6 +75,7 @@ mutants: $(INSTALLED) ## count the small mistakes that no test notices; takes ho
 	$(INSTALL) mutmut
 	OMP_NUM_THREADS=1 $(BIN)/mutmut run
 	$(BIN)/python -m benchmarks.mutation --out benchmarks/results/trust/mutation_cpu.json
+	$(BIN)/python -m benchmarks.trust benchmarks/results/trust/mutation_cpu.json docs/trust.md
 
 clean: ## remove everything that can be made again
 	rm -rf $(VENV) site dist mutants .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
