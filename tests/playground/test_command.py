@@ -15,11 +15,16 @@ from xcnorm.cli import main
 pytestmark = pytest.mark.xdist_group("playground")
 
 
+def listen() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_it_serves_until_it_is_interrupted(runs):
     command = [sys.executable, "-m", "xcnorm", "playground", str(runs), "--data", str(runs.parent / "data")]
     screenless = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": screenless}
-    with subprocess.Popen(command, **pipes) as process:
+    # Where the tests themselves run in the background, Ctrl-C is nothing to them, and to what they start.
+    with subprocess.Popen(command, **pipes, preexec_fn=listen) as process:
         line = process.stdout.readline()
         found = re.fullmatch(r"Playground: (http://127\.0\.0\.1:\d+/) \(Ctrl-C ends it\)\n", line)
         assert found, line + process.stderr.read()
